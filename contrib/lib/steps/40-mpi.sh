@@ -97,7 +97,7 @@ mpi_one_gpu() {
 # peer's GPU maps its memory, and copies go through host memory; both ranks report this once,
 # and nothing else. Then four ranks, each with one peer and two others, and four without any.
 mpi_no_peer_access() {
-    local mpirun programs node log=$ucx_mp_build/log/no-peer-access.out
+    local mpirun programs node kind log=$ucx_mp_build/log/no-peer-access.out
     local what="--min-size 1K --max-size 2M --max-bytes 8M --memory device"
     mpi_tools distribution || return
     # shellcheck disable=SC2086
@@ -114,7 +114,14 @@ mpi_no_peer_access() {
         # shellcheck disable=SC2086
         mpi_checked_run $node 4 y --transfers 100 $what || return
     done
-    mpi_checked_run pcie-no-peers 4 auto --transfers 100 --max-size 16M --max-bytes 32M
+    mpi_checked_run pcie-no-peers 4 auto --transfers 100 --max-size 16M --max-bytes 32M ||
+        return
+    # memory that the driver copies in contexts of its own GPU only
+    for kind in vmm pool; do
+        # shellcheck disable=SC2086
+        MP_TEST_ALLOCATOR=$kind mpi_checked_run pcie-no-peers 2 y --transfers 60 $what ||
+            return
+    done
 }
 
 # mpi_no_peer_rate: 64 MiB between such GPUs at 0.8 of the rate of copies by hand over both

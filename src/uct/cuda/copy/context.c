@@ -68,10 +68,7 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
             memory, context);
 }
 
-/* Return whether copies in contexts of a GPU can have this end. The driver
- * refuses memory without a context, from cuMemCreate or a pool, unless that GPU
- * has access to it. */
-static bool is_open_to(const uct_cuda_copy_end_t *end, int device)
+bool uct_cuda_copy_is_open_to(const uct_cuda_copy_end_t *end, int device)
 {
     return (end->context != NULL) ||
            uct_cuda_end_is_device(end->end, device) ||
@@ -106,10 +103,10 @@ static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
     const int local  = uct_cuda_end_device(copy->local.end);
     const int remote = uct_cuda_end_device(copy->remote.end);
 
-    if (is_open_to(&copy->remote, local)) {
+    if (uct_cuda_copy_is_open_to(&copy->remote, local)) {
         return &copy->local;
     }
-    if (is_open_to(&copy->local, remote)) {
+    if (uct_cuda_copy_is_open_to(&copy->local, remote)) {
         return &copy->remote;
     }
 

@@ -30,6 +30,13 @@ uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
                     uct_cuda_gpu_context_t *context);
 
 /**
+ * Return whether copies in contexts of a GPU can have this end, in GPU memory
+ * of this process. The driver refuses memory without a context, from
+ * cuMemCreate or a pool, unless that GPU has access to it.
+ */
+bool uct_cuda_copy_is_open_to(const uct_cuda_copy_end_t *end, int device);
+
+/**
  * Find a context for direct copies to memory behind a key of this process.
  *
  * The driver stages copies between GPUs through host memory (38 GB/s on H200)

@@ -7,6 +7,7 @@
  *   context.c  location of the ends, choice of the context to copy in
  *   post.c     check, context, order of a stream, submission
  *   method.c   one copy as one operation, by the first suitable method
+ *   legs.c     between GPUs without access to each other's memory
  *   group.c    many small copies as one operation with many completions
  *   batch.c    copies of a group, by one driver call or one by one
  *   kernel.c   copies of a group, by a kernel
@@ -17,6 +18,7 @@
  *   engine     over several links               multipath/
  *   threads    pageable or a peer's host memory base/host/host_pipeline.h
  *   slot       small, from a peer to the host   base/host/host_bounce.h
+ *   legs       by way of host memory            legs.c
  *   driver     one copy for each piece          base/host/host_pieces.h
  *   batch      copies of a group                batch.c
  *   kernel     blocks of a group                kernel.c

@@ -16,6 +16,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/trace.h>
+#include <uct/cuda/copy/legs.h>
 #include <uct/cuda/node/mappings.h>
 
 
@@ -177,6 +178,10 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
             int device)
 {
     const uct_cuda_node_rkey_t *key = copy->remote.key;
+
+    if (uct_cuda_copy_needs_legs(copy, device)) {
+        return false;
+    }
 
     if (key == NULL) {
         return is_reachable(copy, engine);
@@ -418,7 +423,7 @@ static ucs_status_t threads_start(method_start_t *start)
 }
 
 
-/* -------------------------------------------- by a slot, and by the driver */
+/* ----------------------------------- by a slot, in legs, and by the driver */
 
 /* Announce a copy that uses a link for long to other processes */
 static void count_single(method_start_t *start)
@@ -475,8 +480,25 @@ static ucs_status_t copy_gpus(method_start_t *start, CUstream stream)
 
 static const uct_cuda_method_t by_slot   = {.name = "a slot",
                                             .end  = single_end};
+static const uct_cuda_method_t by_legs   = {.name = "two legs",
+                                            .end  = single_end};
 static const uct_cuda_method_t by_driver = {.name = "the driver",
                                             .end  = single_end};
+
+static ucs_status_t legs_start(method_start_t *start)
+{
+    const uct_cuda_copy_t *copy = start->state->copy;
+    ucs_status_t status;
+
+    status = uct_cuda_copy_submit_legs(copy,
+                                       copy->is_put ? start->dst : start->src,
+                                       start->op->stream->cuda);
+    if (status == UCS_OK) {
+        start->op->method = &by_legs;
+    }
+
+    return status;
+}
 
 static ucs_status_t driver_start(method_start_t *start)
 {
@@ -542,6 +564,10 @@ static ucs_status_t start_by_any(method_start_t *start)
     status = map_one(start);
     if (status != UCS_OK) {
         return status;
+    }
+
+    if (uct_cuda_copy_needs_legs(start->state->copy, start->state->device)) {
+        return legs_start(start);
     }
 
     status = threads_start(start);
