@@ -3,6 +3,7 @@
 
 import glob
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -84,6 +85,15 @@ def runtime_of_name(install, name):
     return path if result.returncode == 0 and os.path.exists(path) else None
 
 
+def opens_cuda_ipc(environ):
+    """Return whether UCX_TLS allows the transport cuda_ipc."""
+    value = environ.get('UCX_TLS') or 'all'
+    names = set(re.split('[,:]', value.lstrip('^')))
+    if value.startswith('^'):
+        return not names & {'cuda', 'cuda_ipc'}
+    return bool(names & {'all', 'cuda', 'cuda_ipc'})
+
+
 def set_emulation(settings, options, install, target):
     """Run the command on an emulated node."""
     node = install.node(options.emulate)
@@ -110,13 +120,15 @@ def set_emulation(settings, options, install, target):
                      'what the processes of the emulated node share')
         if not state.settings_only:
             os.makedirs(session, exist_ok=True)
-    if not options.stock and not options.nodes and \
+    # UCX warns of variables of a transport that it does not open
+    is_used = not options.stock and opens_cuda_ipc(settings.environ)
+    if is_used and not options.nodes and \
             'UCX_CUDA_IPC_MULTIPATH_LEDGER' not in settings.original:
         settings.put('UCX_CUDA_IPC_MULTIPATH_LEDGER',
                      os.path.abspath(settings.environ['CUEMU_SESSION']),
                      'each emulated node has a ledger of its own')
     table = os.path.splitext(node)[0] + '.tune'
-    if not options.stock and os.path.isfile(table) and \
+    if is_used and os.path.isfile(table) and \
             'UCX_CUDA_IPC_MULTIPATH_TUNING_FILE' not in settings.original:
         settings.put('UCX_CUDA_IPC_MULTIPATH_TUNING_FILE', table,
                      'calibrated constants of the emulated node')
