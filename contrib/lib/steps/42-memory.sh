@@ -116,6 +116,24 @@ memory_allocators() {
         --alike 100 --memory device
 }
 
+# memory_descriptors LIMIT: messages arrive where few descriptors are left, or none
+memory_descriptors() {
+    local mpirun programs
+    mpi_tools distribution || return
+    local -x MP_TEST_ALLOCATOR=large
+    (ulimit -n "$1" &&
+     passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 --oversubscribe \
+        "$programs/ucx_mp_checked" --transfers 60 --min-size 1M \
+        --max-size 16M --memory device)
+}
+
+for memory_limit in 48 64; do
+    step "memory-descriptors-$memory_limit" full 90 \
+         "memory_descriptors $memory_limit" \
+         "cuMemCreate memory with at most $memory_limit files open"
+done
+
 # memory_rates NODE: 64 MiB of memory that can be shared take at most 1.4 times as
 # long as those of cuMemAlloc; through host memory they would take three times as long
 memory_rates() {

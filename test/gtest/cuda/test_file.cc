@@ -128,6 +128,32 @@ TEST_F(File, nothing_goes_beyond_the_limit)
     EXPECT_EQ(0, status);
 }
 
+/* The last descriptors are for the program and for UCX */
+TEST_F(File, few_descriptors_are_left_to_the_program)
+{
+    const rlim_t number = (rlim_t)dup(fd) + UCT_CUDA_FILE_SPARE;
+    struct rlimit before, limit;
+
+    close((int)number - UCT_CUDA_FILE_SPARE);
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    limit          = before;
+    limit.rlim_cur = number + 1;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    const int first = uct_cuda_file_keep(dup(fd)), second = dup(fd);
+
+    EXPECT_LE(0, first);
+    EXPECT_EQ(-1, uct_cuda_file_keep(second));
+    EXPECT_EQ(EMFILE, errno);
+    EXPECT_EQ(-1, close(second)) << "it is closed";
+    EXPECT_EQ(-1, uct_cuda_file_keep(-1));
+    EXPECT_TRUE(uct_cuda_file_has_room());
+    limit.rlim_cur = first;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    EXPECT_FALSE(uct_cuda_file_has_room());
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    close(first);
+}
+
 TEST(Retry, a_pause_is_as_long_as_it_says)
 {
     struct timespec begin, end;

@@ -16,6 +16,7 @@ extern "C" {
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,6 +173,34 @@ TEST_F(IpcExports, the_number_of_held_descriptors_is_limited)
         uct_cuda_node_exports_put(&handle);
     }
     EXPECT_EQ(before, num_open());
+}
+
+/* The last descriptors of a process are the program's. What would need a
+   descriptor for as long as it is shared is not shared then. */
+TEST_F(IpcExports, the_last_descriptors_are_left_to_the_program)
+{
+    const int lowest = open("/dev/null", O_RDONLY);
+    struct rlimit before, limit;
+
+    close(lowest);
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    limit          = before;
+    limit.rlim_cur = lowest + 10;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+    for (bool is_asked : {true, false}) {
+        if (!is_asked) {
+            uct_cuda_node_watch_replace(false);
+        }
+        const unsigned open           = num_open();
+        uct_cuda_node_handle_t handle = get(alloc(is_asked ? 0x10000 :
+                                                             0x20000));
+        EXPECT_EQ(open, num_open());
+        EXPECT_EQ(is_asked ? UCT_CUDA_NODE_HANDLE_FD :
+                             UCT_CUDA_NODE_HANDLE_NONE,
+                  handle.type);
+        uct_cuda_node_exports_put(&handle);
+    }
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
 }
 
 /* A child does not keep its parent's memory in use */

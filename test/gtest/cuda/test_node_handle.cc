@@ -6,6 +6,7 @@
 extern "C" {
 #include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/handle.h>
+#include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/rkey.h>
 }
@@ -24,6 +25,7 @@ extern "C" {
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -325,6 +327,22 @@ protected:
         return status;
     }
 
+    ucs_status_t unpack()
+    {
+        uct_cuda_node_packed_rkey_t packed = {};
+        uct_cuda_node_rkey_t *rkey;
+        ucs_status_t status;
+
+        packed.magic  = UCT_CUDA_NODE_PACKED_RKEY_MAGIC;
+        packed.handle = handle;
+        status        = uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                  &rkey);
+        if (status == UCS_OK) {
+            uct_cuda_node_rkey_destroy(rkey);
+        }
+        return status;
+    }
+
     /* A key whose owner may have mapped other memory asks it */
     ucs_status_t update_key()
     {
@@ -411,19 +429,80 @@ TEST_F(IpcDescriptor, a_descriptor_is_found_or_requested)
 
     for (char what : {SILENT, OTHER}) {
         tell(what);
-        EXPECT_EQ(UCS_ERR_UNREACHABLE, open()) << what;
+        EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open()) << what;
         EXPECT_EQ(-1, recv(control[0], &what, 1, MSG_DONTWAIT))
                 << "another file is written to";
     }
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
     ++handle.notice.generation; /* belongs to another allocation now */
     tell(SHOWN);
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
     --handle.notice.generation;
     tell(OVER);
     EXPECT_EQ(UCS_OK, open()) << "the exporter judges what it is asked for";
     handle.notice.slot = 6;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
+}
+
+/* A peer's memory needs descriptors for a moment: at every number of free ones
+   the result is right, and names their want */
+TEST_F(IpcDescriptor, without_a_free_descriptor_the_error_says_so)
+{
+    struct rlimit before, limit;
+    int used[16];
+
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    for (char what : {ASKED, SHOWN}) {
+        tell(what);
+        used[0]        = dup(0);
+        limit          = before;
+        limit.rlim_cur = used[0] + 8;
+        close(used[0]);
+        ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
+        int count = 0;
+        while ((used[count] = ::open("/dev/null", O_RDONLY)) >= 0) {
+            ++count;
+        }
+        EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT, open()) << what;
+        ucs_status_t status = UCS_ERR_EXCEEDS_LIMIT;
+        for (; (count > 0) && (status != UCS_OK); --count) {
+            EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT, status) << what << count;
+            close(used[count - 1]);
+            status = open();
+        }
+        EXPECT_EQ(UCS_OK, status) << what;
+        for (; count > 0; --count) {
+            close(used[count - 1]);
+        }
+        ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    }
+}
+
+/* UCX takes another transport for a key that is refused, but not for a copy
+   that fails. Memory that is mapped stays so. */
+TEST_F(IpcDescriptor, each_key_is_mapped_that_needs_a_descriptor)
+{
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    driver.offer_handles();
+    driver.table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+    tell(ASKED);
+    EXPECT_EQ(UCS_OK, unpack());
+    EXPECT_EQ(1u, imports);
+    EXPECT_EQ(UCS_OK, unpack());
+    EXPECT_EQ(1u, imports) << "mapped already";
+    handle.base        += 2 * handle.length;
+    handle.notice.slot  = 6;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
+    uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
+    uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
 }
 
 /* Exporters whose descriptors this process may not duplicate: a container's
@@ -794,7 +873,7 @@ protected:
 TEST_F(IpcLockedFile, a_file_of_the_program_keeps_its_locks)
 {
     ASSERT_TRUE(is_locked());
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
     EXPECT_EQ(0u, imports);
     EXPECT_TRUE(is_locked());
 }
@@ -803,16 +882,16 @@ TEST_F(IpcLockedFile, a_file_of_the_program_keeps_its_locks)
 TEST_F(IpcHandle, a_pid_of_another_namespace_is_not_used)
 {
     ++handle.pid_ns;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
     handle.pid_ns = 0;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
     EXPECT_EQ(0u, imports);
 }
 
 TEST_F(IpcHandle, an_ended_exporter_is_unreachable)
 {
     handle.pid = INT32_MAX;
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
     EXPECT_EQ(0u, imports);
 }
 

@@ -156,6 +156,32 @@ uint64_t uct_cuda_file_inode(int fd)
                    (file.st_ino ^ ((uint64_t)file.st_dev << 32));
 }
 
+int uct_cuda_file_keep(int fd)
+{
+    struct rlimit limit;
+
+    if ((fd < 0) || (getrlimit(RLIMIT_NOFILE, &limit) != 0) ||
+        ((rlim_t)fd + UCT_CUDA_FILE_SPARE < limit.rlim_cur)) {
+        return fd;
+    }
+
+    close(fd);
+    errno = EMFILE;
+    return -1;
+}
+
+bool uct_cuda_file_has_room(void)
+{
+    const int fd = open("/", O_PATH | O_CLOEXEC);
+
+    if (fd < 0) {
+        return (errno != EMFILE) && (errno != ENFILE);
+    }
+
+    close(fd);
+    return true;
+}
+
 uct_cuda_file_t uct_cuda_file_of(int fd)
 {
     return (uct_cuda_file_t){.fd = fd, .inode = uct_cuda_file_inode(fd)};

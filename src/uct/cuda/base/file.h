@@ -70,6 +70,23 @@ bool uct_cuda_file_reserve(int fd, off_t offset, size_t size);
  */
 uint64_t uct_cuda_file_inode(int fd);
 
+/** Descriptors of RLIMIT_NOFILE that the module leaves to the program and to
+ *  UCX: it keeps none open while fewer are left. */
+#define UCT_CUDA_FILE_SPARE 16
+
+/**
+ * Return a descriptor that the module will keep open, or close it if the number
+ * is one of the last UCT_CUDA_FILE_SPARE below RLIMIT_NOFILE. The kernel gives
+ * out the lowest free number.
+ *
+ * @param fd  -1: none.
+ * @return @a fd; -1: none, or closed.
+ */
+int uct_cuda_file_keep(int fd);
+
+/** Return whether the process and the system have a free descriptor. */
+bool uct_cuda_file_has_room(void);
+
 /** Descriptor of this module. The program may close it and open another file
  *  under its number. */
 typedef struct {

@@ -167,7 +167,7 @@ static uint64_t api_memory_map(const char handle[UCT_CUDA_COLL_API_HANDLE],
         status = map_there(&remote.handle, mapping);
     }
     if (status != UCS_OK) {
-        uct_cuda_node_cache_log_failure(&remote.handle);
+        uct_cuda_node_cache_log_failure(&remote.handle, status);
         free(mapping);
         return 0;
     }

@@ -611,7 +611,7 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
                                         stream->context->id,
                                         &group->mappings[group->num_mappings]);
     if (status != UCS_OK) {
-        uct_cuda_node_cache_log_failure(&key->handle);
+        uct_cuda_node_cache_log_failure(&key->handle, status);
         if (group->num_blocks == 0) {
             uct_cuda_op_put(group->batch.op);
             group->next_idle               = coalescer->idle;

@@ -143,7 +143,8 @@ static ucs_status_t map_one(method_start_t *start)
     status = map_in(state, state->device, context->cuda, context->id,
                     state->copy->is_put ? &start->dst : &start->src);
     if (status != UCS_OK) {
-        uct_cuda_node_cache_log_failure(&state->copy->remote.key->handle);
+        uct_cuda_node_cache_log_failure(
+                &state->copy->remote.key->handle, status);
     }
 
     return status;

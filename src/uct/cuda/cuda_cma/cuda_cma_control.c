@@ -38,7 +38,8 @@ uct_cuda_cma_control_create(uct_cuda_cma_server_id_t *id_p)
     uct_cuda_cma_control_t *control = NULL;
     int fd;
 
-    fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd = uct_cuda_file_keep(
+            memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0) {
         uct_cuda_debug("cannot create the file for peers' requests: %s",
                        strerror(errno));

@@ -241,7 +241,8 @@ static uct_cuda_cma_peer_t *peer_of(const uct_cuda_cma_addr_t *addr)
         peer->addr  = *addr;
         peer->users = 1;
         /* opened before other checks, so that they are of this process */
-        peer->pidfd = (int)syscall(SYS_pidfd_open, addr->process.pid, 0);
+        peer->pidfd = uct_cuda_file_keep(
+                (int)syscall(SYS_pidfd_open, addr->process.pid, 0));
         LIST_INSERT_HEAD(&peers.list, peer, link);
     }
 

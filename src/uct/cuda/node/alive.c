@@ -71,7 +71,8 @@ ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     pthread_mutex_lock(&all.lock);
     alive->file = uct_cuda_file_of(
-            UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC)));
+            uct_cuda_file_keep(UCT_CUDA_RETRY(open(path,
+                                                   O_RDWR | O_CLOEXEC))));
     if (alive->file.fd >= 0) {
         LIST_INSERT_HEAD(&all.list, alive, link);
     }

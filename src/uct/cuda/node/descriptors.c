@@ -108,8 +108,9 @@ static bool is_from_user(const struct cmsghdr *header)
 }
 
 /* Receive a message. @return Its bytes; 0: the other end is closed, or another
- * user has sent it; -1: none yet. *fd_p is -1 or a descriptor owned by the
- * caller. */
+ * user has sent it; -1: none yet. *fd_p is a descriptor owned by the caller, or
+ * -1; errno is EMFILE if there was one, but this process has none left for
+ * it. */
 static ssize_t receive_with(int socket, void *data, size_t size, int *fd_p)
 {
     struct iovec iov  = {.iov_base = data, .iov_len = size};
@@ -139,6 +140,10 @@ static ssize_t receive_with(int socket, void *data, size_t size, int *fd_p)
                    !is_from_user(header)) {
             received = 0;
         }
+    }
+
+    if ((msg.msg_flags & MSG_CTRUNC) && (*fd_p < 0)) {
+        errno = EMFILE;
     }
 
     return received;
@@ -200,9 +205,14 @@ bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
         return false;
     }
 
-    socket->own   = uct_cuda_file_of(ends[0]);
-    socket->peers = uct_cuda_file_of(ends[1]);
-    socket->named = uct_cuda_file_of(open_named());
+    socket->own   = uct_cuda_file_of(uct_cuda_file_keep(ends[0]));
+    socket->peers = uct_cuda_file_of(uct_cuda_file_keep(ends[1]));
+    socket->named = uct_cuda_file_of(uct_cuda_file_keep(open_named()));
+    if ((socket->own.fd < 0) || (socket->peers.fd < 0)) {
+        uct_cuda_node_descriptors_close(socket);
+        return false;
+    }
+
     return true;
 }
 

@@ -156,7 +156,7 @@ static void bucket_remove(uint32_t slot)
 }
 
 /* Publish a descriptor for peers to duplicate, and keep it open; close it if
- * too many are open already. -1: none. */
+ * too many are open already, in the table or in the process. -1: none. */
 static void hold(uint32_t slot, int fd)
 {
     if ((fd >= 0) && (exports.num_held == UCT_CUDA_NODE_EXPORTS_MAX_HELD)) {
@@ -164,6 +164,7 @@ static void hold(uint32_t slot, int fd)
         fd = -1;
     }
 
+    fd                     = uct_cuda_file_keep(fd);
     exports.slots[slot].fd = fd;
     if (fd >= 0) {
         ++exports.num_held;
@@ -321,9 +322,23 @@ slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
     return true;
 }
 
+/* Return whether peers can ask for descriptors */
+static bool is_asked(void)
+{
+    return (exports.socket != NULL) && (uct_cuda_node_invalidation_page() >= 0);
+}
+
+/* Memory is not shared if its descriptor would have to stay open, and too few
+ * were left */
 static ucs_status_t add(const void *address, uct_cuda_node_handle_t *handle_p)
 {
     ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
+
+    if ((status == UCS_OK) && uct_cuda_node_handle_is_fd(handle_p) &&
+        !is_asked() && (uct_cuda_file_keep(handle_p->os.fd) < 0)) {
+        handle_p->type = UCT_CUDA_NODE_HANDLE_NONE;
+        uct_cuda_node_handle_warn_descriptors();
+    }
 
     if ((status == UCS_OK) && (handle_p->type != UCT_CUDA_NODE_HANDLE_NONE)) {
         (void)slot_begin(handle_p, NULL);

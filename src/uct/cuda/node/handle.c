@@ -16,6 +16,7 @@
 #include <uct/cuda/base/vmm.h>
 #include <uct/cuda/node/process.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -318,10 +319,25 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
         memcpy(handle_p->os.bytes, &legacy, sizeof(legacy));
     } else {
         handle_p->type = UCT_CUDA_NODE_HANDLE_NONE;
-        uct_cuda_memory_report_closed(address);
+        if (uct_cuda_file_has_room()) {
+            uct_cuda_memory_report_closed(address);
+        } else {
+            uct_cuda_node_handle_warn_descriptors();
+        }
     }
 
     return UCS_OK;
+}
+
+void uct_cuda_node_handle_warn_descriptors(void)
+{
+    static bool is_logged;
+
+    if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
+        uct_cuda_warn("too few file descriptors are left to share GPU memory "
+                      "with other processes: its messages are staged, and "
+                      "slow. Raise the limit of open files (ulimit -n)");
+    }
 }
 
 void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle)
@@ -387,9 +403,11 @@ static int fetch_server(const uct_cuda_node_invalidation_view_t *view,
     int server       = get_fd(handle->pid, pidfd, number);
 
     if ((server < 0) && (number >= 0)) {
-        server   = uct_cuda_node_descriptors_connect(handle->pid_ns,
-                                                     handle->pid);
-        *inode_p = uct_cuda_file_inode(server);
+        server = uct_cuda_node_descriptors_connect(handle->pid_ns,
+                                                   handle->pid);
+        if (server >= 0) {
+            *inode_p = uct_cuda_file_inode(server);
+        }
     }
 
     return server;
@@ -494,18 +512,24 @@ uct_cuda_node_handle_renew(const uct_cuda_node_invalidation_view_t *view,
     return UCS_OK;
 }
 
-/* Duplicate the exporter's file descriptor in this process. @return Descriptor,
- * closed by the caller; -1: not available. */
-static int fetch_fd(const uct_cuda_node_handle_t *handle)
+/* Duplicate the exporter's file descriptor in this process. @param fd_p
+ * Descriptor, closed by the caller; -1 after a failure. @return
+ * UCS_ERR_EXCEEDS_LIMIT: this process or the system has none left;
+ * UCS_ERR_NOT_CONNECTED: not available. */
+static ucs_status_t
+fetch_fd(const uct_cuda_node_handle_t *handle, int *fd_p)
 {
-    const int pidfd = open_pid(handle);
-    int fd;
+    int pidfd;
 
-    fd = (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) ?
+    errno = 0;
+    pidfd = open_pid(handle);
+    *fd_p = (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) ?
                  get_fd(handle->pid, pidfd, handle->os.fd) :
                  fetch_by_page(handle, pidfd);
     close_pid(pidfd);
-    return fd;
+    return (*fd_p >= 0)                             ? UCS_OK :
+           ((errno == EMFILE) || (errno == ENFILE)) ? UCS_ERR_EXCEEDS_LIMIT :
+                                                      UCS_ERR_NOT_CONNECTED;
 }
 
 /* Return whether the mapping is at least as long as its handle says; true if
@@ -565,6 +589,8 @@ static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
                                   CUmemAllocationHandleType *type_p,
                                   void **os_handle_p, int *fd_p)
 {
+    ucs_status_t status;
+
     if (uct_cuda_node_handle_is_fabric(handle)) {
         *type_p      = HANDLE_TYPE_FABRIC;
         *os_handle_p = (void*)handle->os.bytes;
@@ -573,9 +599,9 @@ static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
     }
 
     *type_p      = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    *fd_p        = fetch_fd(handle);
+    status       = fetch_fd(handle, fd_p);
     *os_handle_p = (void*)(intptr_t)*fd_p;
-    return (*fd_p < 0) ? UCS_ERR_UNREACHABLE : UCS_OK;
+    return status;
 }
 
 /* Import cuMemCreate memory and map it to a reserved address */
@@ -584,16 +610,18 @@ static ucs_status_t map_vmm(const uct_cuda_node_handle_t *handle,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const CUmemAccessDesc access    = uct_cuda_vmm_access(device);
-    ucs_status_t status             = UCS_ERR_UNREACHABLE;
     CUmemGenericAllocationHandle allocation;
     CUmemAllocationHandleType type;
+    ucs_status_t status;
     void *os_handle;
     int fd;
 
-    if (os_handle_get(handle, &type, &os_handle, &fd) != UCS_OK) {
-        return UCS_ERR_UNREACHABLE;
+    status = os_handle_get(handle, &type, &os_handle, &fd);
+    if (status != UCS_OK) {
+        return status;
     }
 
+    status = UCS_ERR_UNREACHABLE;
     if (driver->cuMemImportFromShareableHandle(&allocation, os_handle, type) ==
         CUDA_SUCCESS) {
         if (driver->cuMemMap(address, handle->length, 0, allocation, 0) ==
@@ -652,20 +680,22 @@ static ucs_status_t open_vmm(const uct_cuda_node_handle_t *handle,
 }
 
 /* Read a range's pieces from a file that the exporter makes on request */
-static bool
+static ucs_status_t
 receive_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
 {
     const size_t size = range->count * sizeof(range->pieces[0]);
-    const int fd      = fetch_fd(handle);
-    bool is_right;
+    ucs_status_t status;
+    int fd;
 
-    if (fd < 0) {
-        return false;
+    status = fetch_fd(handle, &fd);
+    if (status == UCS_OK) {
+        if (uct_cuda_file_read(fd, range->pieces, size, 0) != size) {
+            status = UCS_ERR_NOT_CONNECTED;
+        }
+        close(fd);
     }
 
-    is_right = (uct_cuda_file_read(fd, range->pieces, size, 0) == size);
-    close(fd);
-    return is_right;
+    return status;
 }
 
 /* Read a range's pieces from its exporter's memory. The exporter may free the
@@ -777,7 +807,7 @@ static ucs_status_t range_open(const uct_cuda_node_handle_t *handle,
                                CUdevice device, CUdeviceptr *mapped_p)
 {
     const uint64_t count = handle->os.pieces.count;
-    ucs_status_t status  = UCS_ERR_UNREACHABLE;
+    ucs_status_t status;
     range_t *range;
 
     if ((count == 0) || (count > handle->length / MIN_PIECE)) {
@@ -790,9 +820,12 @@ static ucs_status_t range_open(const uct_cuda_node_handle_t *handle,
     }
 
     range->count = (unsigned)count;
-    if ((copy_pieces(handle, range) || receive_pieces(handle, range)) &&
-        has_valid_pieces(handle, range)) {
-        status = reserve(handle->length, &range->mapped);
+    status = copy_pieces(handle, range) ? UCS_OK :
+                                          receive_pieces(handle, range);
+    if (status == UCS_OK) {
+        status = has_valid_pieces(handle, range) ?
+                         reserve(handle->length, &range->mapped) :
+                         UCS_ERR_UNREACHABLE;
     }
     if (status != UCS_OK) {
         free(range);
@@ -916,9 +949,9 @@ static ucs_status_t open_pool(const uct_cuda_node_handle_t *handle,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const CUmemAccessDesc access    = uct_cuda_vmm_access(device);
-    ucs_status_t status             = UCS_ERR_UNREACHABLE;
     CUmemAllocationHandleType type;
     CUmemPoolPtrExportData data;
+    ucs_status_t status;
     CUmemoryPool cuda;
     void *os_handle;
     pool_t *pool;
@@ -931,10 +964,12 @@ static ucs_status_t open_pool(const uct_cuda_node_handle_t *handle,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (os_handle_get(handle, &type, &os_handle, &fd) != UCS_OK) {
-        return UCS_ERR_UNREACHABLE;
+    status = os_handle_get(handle, &type, &os_handle, &fd);
+    if (status != UCS_OK) {
+        return status;
     }
 
+    status = UCS_ERR_UNREACHABLE;
     pthread_mutex_lock(&pools.lock);
     if (driver->cuMemPoolImportFromShareableHandle(&cuda, os_handle, type, 0) !=
         CUDA_SUCCESS) {

@@ -124,6 +124,10 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
 
 void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle);
 
+/** Warn, once in a process, that memory is not shared since too few descriptors
+ *  are left. */
+void uct_cuda_node_handle_warn_descriptors(void);
+
 /** Return whether the handle stands for a descriptor, of memory or of a
  *  pool. */
 static inline bool
@@ -149,8 +153,10 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
  * @param device  Device of the current context.
  * @return UCS_OK; UCS_ERR_ALREADY_EXISTS: a stale mapping of the peer is in the
  *         way; UCS_ERR_UNREACHABLE: it cannot be mapped, or is shorter than the
- *         handle says; UCS_ERR_UNSUPPORTED: the driver cannot import this type;
- *         UCS_ERR_NO_MEMORY.
+ *         handle says; UCS_ERR_NOT_CONNECTED: the peer gave no descriptor, as
+ *         for freed memory; UCS_ERR_EXCEEDS_LIMIT: this process has no
+ *         descriptor left; UCS_ERR_UNSUPPORTED: the driver cannot import this
+ *         type; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);

@@ -76,7 +76,8 @@ static uct_cuda_node_invalidation_view_t *views;
 
 static invalidation_page_t *page_make(int *fd_p)
 {
-    const int fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    const int fd = uct_cuda_file_keep(
+            memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     void *page;
 
     if (fd < 0) {

@@ -386,6 +386,14 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
     }
 }
 
+/* Return whether opening a handle failed for want of a descriptor. Closing
+ * mappings gives none. */
+static bool has_no_descriptor(ucs_status_t status)
+{
+    return (status == UCS_ERR_NOT_CONNECTED) ||
+           (status == UCS_ERR_EXCEEDS_LIMIT);
+}
+
 /* Open the handle. If the driver refuses, close all kept mappings, then idle
  * mappings of the peer, and try again: this waits for work in their
  * contexts. */
@@ -399,12 +407,13 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
     uct_cuda_node_unmap_replaced(handle);
 
     status = uct_cuda_node_handle_open(handle, device, mapped_p);
-    if ((status != UCS_OK) && (uct_cuda_node_unmap_all() > 0)) {
+    if ((status != UCS_OK) && !has_no_descriptor(status) &&
+        (uct_cuda_node_unmap_all() > 0)) {
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
     }
 
     /* a mapping in another context of the device may be in the way */
-    if ((status != UCS_OK) &&
+    if ((status != UCS_OK) && !has_no_descriptor(status) &&
         (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
         (void)uct_cuda_node_unmap_all();
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
@@ -412,10 +421,12 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 
     if (status == UCS_ERR_ALREADY_EXISTS) {
         log_overlapping(handle);
-        status = UCS_ERR_UNREACHABLE;
     }
 
-    return status;
+    return ((status == UCS_ERR_ALREADY_EXISTS) ||
+            (status == UCS_ERR_NOT_CONNECTED)) ?
+                   UCS_ERR_UNREACHABLE :
+                   status;
 }
 
 /* Set the location of the allocation's invalidation, which may have changed */
@@ -713,10 +724,14 @@ void uct_cuda_node_cache_view_put(uct_cuda_node_invalidation_view_t *view)
     pthread_mutex_unlock(&cache.lock);
 }
 
-void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle)
+void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle,
+                                     ucs_status_t status)
 {
-    uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
-                   (unsigned long)handle->base, handle->pid);
+    uct_cuda_error("cannot map memory %#lx of pid %d (%s)",
+                   (unsigned long)handle->base, handle->pid,
+                   (status == UCS_ERR_EXCEEDS_LIMIT) ?
+                           "no file descriptor is left: raise ulimit -n" :
+                           "freed by its owner?");
 }
 
 void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep)

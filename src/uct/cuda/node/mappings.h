@@ -49,7 +49,8 @@ typedef struct uct_cuda_node_mapping {
  * @param mapping_p  Filled with the mapping; release it with
  *                   uct_cuda_node_cache_put().
  * @return UCS_OK; or, with nothing to release, UCS_ERR_UNREACHABLE,
- *         UCS_ERR_UNSUPPORTED, UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
+ *         UCS_ERR_EXCEEDS_LIMIT (no descriptor is left), UCS_ERR_UNSUPPORTED,
+ *         UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,
@@ -100,7 +101,8 @@ uct_cuda_node_cache_view_get(const uct_cuda_node_handle_t *handle);
 void uct_cuda_node_cache_view_put(uct_cuda_node_invalidation_view_t *view);
 
 /** Log a failed mapping; for callers without a fallback. */
-void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle);
+void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle,
+                                     ucs_status_t status);
 
 /** Mark this thread as inside or outside a collective, and on entering close
  *  kept mappings above the limit. Inside, kept mappings of freed memory are

@@ -41,16 +41,26 @@ static struct {
 
 
 /* Map the memory as a trial; the mapping stays for the coming transfer */
-static bool try_to_map(const uct_cuda_node_handle_t *handle, int device)
+static ucs_status_t
+try_to_map(const uct_cuda_node_handle_t *handle, int device)
 {
     uct_cuda_node_mapping_t *mapping;
+    ucs_status_t status;
 
-    if (uct_cuda_node_cache_get(handle, device, &mapping) != UCS_OK) {
-        return false;
+    status = uct_cuda_node_cache_get(handle, device, &mapping);
+    if (status == UCS_OK) {
+        uct_cuda_node_cache_put(mapping, true);
     }
 
-    uct_cuda_node_cache_put(mapping, true);
-    return true;
+    return status;
+}
+
+/* Return whether each mapping takes a descriptor for a moment: one may succeed
+ * and the next one fail */
+static bool takes_descriptor(const uct_cuda_node_handle_t *handle)
+{
+    return uct_cuda_node_handle_is_fd(handle) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_RANGE);
 }
 
 /* Find or create the record of a peer process, its GPU and a local device. Call
@@ -101,15 +111,31 @@ static ucs_status_t self_stream(const uct_cuda_node_handle_t *handle,
     return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
+/* Slow for a reason that the user can remove: a warning */
+static void log_unreachable(int32_t pid, int device, ucs_status_t status)
+{
+    if (status == UCS_ERR_EXCEEDS_LIMIT) {
+        uct_cuda_warn("GPU %d cannot map memory of pid %d, since no file "
+                      "descriptor is left: such messages use UCX's other "
+                      "transports. Raise the limit of open files (ulimit -n)",
+                      device, pid);
+    } else {
+        uct_cuda_info("GPU %d cannot map memory of pid %d: such messages use "
+                      "UCX's other transports",
+                      device, pid);
+    }
+}
+
 /* Check whether the peer's GPU is reachable (else UCS_ERR_UNREACHABLE, logged
  * once for each peer), and set the peer's stream number. A success is valid for
- * all memory of that GPU, a failure only for this allocation: it may have been
- * freed after its key was packed. The trial maps the memory in the current
- * context. */
+ * all memory of that GPU if mapping it takes no descriptor. A failure is valid
+ * for this allocation only: it may have been freed after its key was packed.
+ * The trial maps the memory in the current context. */
 static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
                                 int device, unsigned *stream_p)
 {
     ucs_status_t status = UCS_OK;
+    bool was_reachable;
     reach_t *peer;
 
     pthread_mutex_lock(&reach.lock);
@@ -119,15 +145,18 @@ static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
         goto out;
     }
 
-    if (!peer->is_reachable) {
-        peer->is_reachable = try_to_map(handle, device);
-        uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
-                       handle->pid, peer->is_reachable ? "" : "not ", device);
+    was_reachable = peer->is_reachable;
+    if (!was_reachable || takes_descriptor(handle)) {
+        status             = try_to_map(handle, device);
+        peer->is_reachable = (status == UCS_OK);
+        if (!was_reachable || !peer->is_reachable) {
+            uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
+                           handle->pid, peer->is_reachable ? "" : "not ",
+                           device);
+        }
         if (!peer->is_reachable && !peer->is_logged) {
             peer->is_logged = true;
-            uct_cuda_info("GPU %d cannot map memory of pid %d: such messages "
-                          "use UCX's other transports",
-                          device, handle->pid);
+            log_unreachable(handle->pid, device, status);
         }
     }
 
@@ -217,7 +246,7 @@ ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey)
     }
 
     if (status != UCS_OK) {
-        uct_cuda_node_cache_log_failure(&handle);
+        uct_cuda_node_cache_log_failure(&handle, status);
         return UCS_ERR_UNREACHABLE;
     }
 
