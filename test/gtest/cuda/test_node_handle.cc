@@ -14,6 +14,7 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
@@ -31,6 +32,7 @@ extern "C" {
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #ifndef SYS_pidfd_open
@@ -162,7 +164,7 @@ protected:
     /* From LARGER on: asked, and answered with another handle than the same */
     enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q', OTHER = 'x',
            LARGER = 'l', SHORTER = '<', OTHER_GPU = 'g', NOT_MAPPED = 'n',
-           CUT_OFF = 'c', NONE = '-', PIECES = 'p' };
+           CUT_OFF = 'c', NONE = '-', PIECES = 'p', UNNAMED = 'u' };
 
     int control[2];
 
@@ -303,7 +305,7 @@ protected:
                         (what == OTHER) ? control[1] :
                         ((what == SHOWN) || (what == SILENT)) ? -1 :
                                                                 socket.peers.fd,
-                        socket.peers.inode);
+                        socket.peers.inode, what != UNNAMED);
                 if (write(control[1], "", 1) != 1) {
                     return;
                 }
@@ -594,6 +596,13 @@ protected:
         return own.requests;
     }
 
+    static double now() /* seconds */
+    {
+        return std::chrono::duration<double>(
+                       std::chrono::steady_clock::now().time_since_epoch())
+                .count();
+    }
+
     /* Ask the exporter by its name */
     int ask(const uct_cuda_node_invalidation_t *notice)
     {
@@ -625,6 +634,62 @@ TEST_F(IpcNamed, a_range_is_a_file_of_its_pieces)
     tell(PIECES);
     EXPECT_EQ(UCS_OK, open());
     EXPECT_EQ(2u, imports);
+}
+
+/* Another process has taken the name first, and never answers */
+TEST_F(IpcNamed, a_name_that_is_not_the_exporters_is_not_asked)
+{
+    tell(UNNAMED);
+    kill(child, SIGSTOP);
+    const auto start = now();
+    EXPECT_TRUE(succeeds(refuse_getfd,
+                         [this] { return open() == UCS_ERR_NOT_CONNECTED; }));
+    EXPECT_TRUE(succeeds(refuse_getfd, [this] {
+        return renew_handle() == UCS_ERR_NOT_CONNECTED;
+    }));
+    kill(child, SIGCONT);
+    EXPECT_GT(1.0, now() - start) << "seconds";
+}
+
+/* A stopped exporter, whose queue has room late or never */
+TEST_F(IpcNamed, an_exporter_is_waited_for_once)
+{
+    tell(ASKED);
+    kill(child, SIGSTOP);
+    EXPECT_TRUE(succeeds([] { return true; }, [this] {
+        const auto start = now();
+        if ((ask(&handle.notice) != -1) || (now() - start < 1.9)) {
+            return false;
+        }
+        return (ask(&handle.notice) == -1) && (now() - start < 2.5);
+    }));
+    kill(child, SIGCONT);
+    EXPECT_LE(0, ask(&handle.notice)) << "by another process";
+}
+
+/* The time for room in the queue and the one for the answer are the same */
+TEST_F(IpcNamed, a_full_queue_does_not_add_to_the_wait)
+{
+    EXPECT_TRUE(succeeds(open_own, [] {
+        int count = 0;
+        while (request_own()) {
+            ++count;
+        }
+        std::thread reader([] {
+            char bytes[256];
+            usleep(1500 * 1000);
+            while (recv(own.socket.named.fd, bytes, sizeof(bytes),
+                        MSG_DONTWAIT) > 0) {
+            }
+        });
+        const auto start = now();
+        const int server = uct_cuda_node_descriptors_connect(own.self.pid_ns,
+                                                             own.self.pid);
+        const int fd = uct_cuda_node_descriptors_ask(
+                server, uct_cuda_file_inode(server), &own.request.notice);
+        reader.join();
+        return (count > 0) && (fd == -1) && (now() - start < 2.5);
+    }));
 }
 
 /* A PID is used again */

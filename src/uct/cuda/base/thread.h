@@ -43,7 +43,8 @@ BEGIN_C_DECLS
  *   5. node/watch.c                  its start and end
  *      base/nvml.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      collective/options.c, node/alive.c, node/process.c, copy/post.c,
+ *      collective/options.c, node/alive.c, node/descriptors.c,
+ *      node/process.c, copy/post.c,
  *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c,
  *      cuda_ipc/cuda_ipc_ep.c, abi/
  *   6. base/context.c                records of contexts, and their members

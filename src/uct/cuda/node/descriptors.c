@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,12 @@
 
 /* Time that a peer waits for an exporter, which may be stopped (ns) */
 #define WAIT_NS (2000ul * 1000 * 1000)
+
+/* Time without further requests to an exporter that did not answer one (ns) */
+#define SILENT_NS (10ul * 1000 * 1000 * 1000)
+
+/* Silent exporters remembered */
+#define MAX_SILENT 16
 
 /* Requests answered at once: everybody may send to the named socket, without
  * end */
@@ -42,6 +49,19 @@ typedef union {
                          CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;
 } control_t;
+
+
+/* Exporters that did not answer in time, by the random number of their
+ * invalidation page: a new process of the same PID has another one. A stopped
+ * exporter is asked again after SILENT_NS. */
+static struct {
+    pthread_mutex_t lock; /* takes no other lock */
+    unsigned        next;
+    struct {
+        uint32_t page_id;
+        uint64_t end;
+    } list[MAX_SILENT];
+} silent = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 /* Send a message with a descriptor or without one (-1). Does not wait. */
@@ -326,12 +346,11 @@ static int milliseconds_until(uint64_t end)
     return (now < end) ? (int)((end - now) / 1000000) + 1 : 0;
 }
 
-/* Wait until the exporter answers or closes its end of the socket, at most
- * WAIT_NS. The caller finds out by receiving. */
-static void wait_for_answer(int socket)
+/* Wait until the exporter answers or closes its end of the socket, or until
+ * the time is over. The caller finds out by receiving. */
+static void wait_for_answer(int socket, uint64_t end)
 {
     struct pollfd poll_fd = {.fd = socket, .events = POLLIN};
-    const uint64_t end    = uct_cuda_now_ns() + WAIT_NS;
 
     (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, milliseconds_until(end)));
 }
@@ -348,11 +367,10 @@ static bool is_named(int socket)
 }
 
 /* Send a request. A named socket's queue is short, and many peers may ask at
- * the same time: wait for room, as long as for an answer. */
-static bool send_request(int peers_end, const request_t *request, int reply)
+ * the same time: wait for room until the time is over. */
+static bool send_request(int peers_end, const request_t *request, int reply,
+                         uint64_t end)
 {
-    const uint64_t end = uct_cuda_now_ns() + WAIT_NS;
-
     while (!send_with(peers_end, request, sizeof(*request), reply)) {
         if ((errno != EAGAIN) || (uct_cuda_now_ns() >= end)) {
             return false;
@@ -364,13 +382,38 @@ static bool send_request(int peers_end, const request_t *request, int reply)
     return true;
 }
 
-/* Send a request and wait. @return Bytes of the answer; 0: the exporter refused
- * or ended; -1: it could not be asked, or did not answer in time. *fd_p is -1
- * or a descriptor owned by the caller. */
+static bool is_silent(uint32_t page_id)
+{
+    const uint64_t now = uct_cuda_now_ns();
+    bool answer        = false;
+    unsigned i;
+
+    pthread_mutex_lock(&silent.lock);
+    for (i = 0; i < MAX_SILENT; ++i) {
+        answer |= (silent.list[i].page_id == page_id) &&
+                  (now < silent.list[i].end);
+    }
+    pthread_mutex_unlock(&silent.lock);
+    return answer;
+}
+
+static void note_silent(uint32_t page_id)
+{
+    pthread_mutex_lock(&silent.lock);
+    silent.list[silent.next].page_id = page_id;
+    silent.list[silent.next].end     = uct_cuda_now_ns() + SILENT_NS;
+    silent.next                      = (silent.next + 1) % MAX_SILENT;
+    pthread_mutex_unlock(&silent.lock);
+}
+
+/* Send a request and wait for the answer, WAIT_NS in all. @return Bytes of the
+ * answer; 0: the exporter refused or ended; -1: it could not be asked, or did
+ * not answer in time. *fd_p is -1 or a descriptor owned by the caller. */
 static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
                    void *data, size_t size, int *fd_p)
 {
-    ssize_t received = -1;
+    const uint64_t end = uct_cuda_now_ns() + WAIT_NS;
+    ssize_t received   = -1;
     bool is_sent;
     int reply[2];
 
@@ -381,14 +424,18 @@ static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
 
     /* another user's process may have taken the name */
     is_sent = (!is_named(peers_end) || set_credentials(reply[0])) &&
-              send_request(peers_end, request, reply[1]);
+              send_request(peers_end, request, reply[1], end);
     close(reply[1]);
     if (is_sent) {
-        wait_for_answer(reply[0]);
+        wait_for_answer(reply[0], end);
         received = receive_with(reply[0], data, size, fd_p);
     }
 
     close(reply[0]);
+    if ((received < 0) && (uct_cuda_now_ns() >= end)) {
+        note_silent(request->notice.page_id);
+    }
+
     return received;
 }
 
@@ -432,6 +479,10 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
     const request_t request = {.notice = *notice};
     char byte;
     int fd;
+
+    if (is_silent(notice->page_id)) {
+        return -1;
+    }
 
     if ((ask(peers_end, inode, &request, &byte, sizeof(byte), &fd) <= 0) &&
         (fd >= 0)) {

@@ -82,7 +82,8 @@ int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
                                        uint32_t page_id);
 
 /**
- * Ask an exporter for a descriptor and wait for it, a few seconds at most.
+ * Ask an exporter for a descriptor and wait for it, 2 s at most. An exporter
+ * that did not answer in time is not asked again for 10 s.
  *
  * @param peers_end, inode  Duplicate of the peer end, in this process, and its
  *                   expected inode.

@@ -298,8 +298,9 @@ slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
     uct_cuda_node_invalidation_begin(slot, &handle->notice);
     if (uct_cuda_node_handle_is_fd(handle) && (exports.socket != NULL) &&
         (handle->notice.page_id != 0)) {
-        uct_cuda_node_invalidation_set_server(exports.socket->peers.fd,
-                                              exports.socket->peers.inode);
+        uct_cuda_node_invalidation_set_server(
+                exports.socket->peers.fd, exports.socket->peers.inode,
+                uct_cuda_file_is_there(&exports.socket->named));
         fd            = handle->os.fd;
         handle->os.fd = -1;
     }

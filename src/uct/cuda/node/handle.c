@@ -399,10 +399,12 @@ static int fetch_server(const uct_cuda_node_invalidation_view_t *view,
                         const uct_cuda_node_handle_t *handle, int pidfd,
                         uint64_t *inode_p)
 {
-    const int number = uct_cuda_node_invalidation_view_server(view, inode_p);
+    bool is_named;
+    const int number = uct_cuda_node_invalidation_view_server(view, inode_p,
+                                                              &is_named);
     int server       = get_fd(handle->pid, pidfd, number);
 
-    if ((server < 0) && (number >= 0)) {
+    if ((server < 0) && is_named) {
         server = uct_cuda_node_descriptors_connect(handle->pid_ns,
                                                    handle->pid);
         if (server >= 0) {

@@ -36,6 +36,7 @@ typedef struct {
     uint32_t page_id;
     int32_t  pid;
     uint32_t server; /* descriptor + 1; 0: none */
+    uint32_t is_unnamed; /* no named socket: others may have its name */
     uint64_t server_inode;
     /* changes of generations so far */
     uint32_t changes __attribute__((aligned(64)));
@@ -212,9 +213,11 @@ void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd)
                      __ATOMIC_SEQ_CST);
 }
 
-void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode)
+void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode,
+                                           bool is_named)
 {
     page_open();
+    __atomic_store_n(&own.page->is_unnamed, !is_named, __ATOMIC_RELAXED);
     __atomic_store_n(&own.page->server_inode, inode, __ATOMIC_RELAXED);
     __atomic_store_n(&own.page->server, (uint32_t)(fd + 1), __ATOMIC_RELEASE);
 }
@@ -416,11 +419,14 @@ int uct_cuda_node_invalidation_view_fd(
 }
 
 int uct_cuda_node_invalidation_view_server(
-        const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p)
+        const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p,
+        bool *is_named_p)
 {
     const int fd = (int)__atomic_load_n(&view->page->server,
                                         __ATOMIC_ACQUIRE) - 1;
 
-    *inode_p = __atomic_load_n(&view->page->server_inode, __ATOMIC_RELAXED);
+    *inode_p    = __atomic_load_n(&view->page->server_inode, __ATOMIC_RELAXED);
+    *is_named_p = (fd >= 0) && !__atomic_load_n(&view->page->is_unnamed,
+                                                __ATOMIC_RELAXED);
     return fd;
 }

@@ -69,8 +69,10 @@ uint64_t uct_cuda_node_invalidation_remaps(void);
 void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd);
 
 /** Set the socket that peers duplicate to request descriptors
- *  (node/descriptors.h), and its inode. -1: peers cannot request any. */
-void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode);
+ *  (node/descriptors.h), and its inode. -1: peers cannot request any.
+ *  @param is_named  This process has the named socket, too. */
+void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode,
+                                           bool is_named);
 
 /** Return this process's page as a descriptor that stays the module's; -1:
  *  none. */
@@ -118,9 +120,11 @@ int uct_cuda_node_invalidation_view_fd(
     const uct_cuda_node_invalidation_t *notice);
 
 /** Return the number, in the owner's process, of the socket that peers
- *  duplicate to request descriptors, or -1; and its inode. */
+ *  duplicate to request descriptors, or -1; its inode; and whether the owner
+ *  has its named socket: otherwise another process may have the name. */
 int uct_cuda_node_invalidation_view_server(
-        const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p);
+        const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p,
+        bool *is_named_p);
 
 /** Return whether this peer has invalidated any handle since the last call,
  *  or since the page was opened. Costs one load. */
