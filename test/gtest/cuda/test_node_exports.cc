@@ -16,7 +16,11 @@ extern "C" {
 #include <vector>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -201,6 +205,42 @@ TEST_F(IpcExports, the_last_descriptors_are_left_to_the_program)
         uct_cuda_node_exports_put(&handle);
     }
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+}
+
+/* Some seccomp profiles refuse memfd_create(). Memory of cuMemAlloc is shared
+   as fast without it. */
+TEST_F(IpcExports, a_missing_page_is_warned_of)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+    };
+    struct sock_fprog program = {4, filter};
+    char text[1024]           = {};
+    int log[2], status;
+
+    ASSERT_EQ(0, pipe(log));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        if ((prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ||
+            (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)) {
+            _exit(1);
+        }
+        dup2(log[1], STDERR_FILENO);
+        (void)get(alloc(0x10000));
+        (void)get(alloc(0x20000));
+        _exit(0);
+    }
+    close(log[1]);
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    ASSERT_EQ(0, status);
+    EXPECT_LT(0, read(log[0], text, sizeof(text) - 1));
+    close(log[0]);
+    const char *line = strstr(text, "memfd_create failed (");
+    ASSERT_NE(nullptr, line) << text;
+    EXPECT_EQ(nullptr, strstr(line + 1, "memfd_create failed (")) << "once";
 }
 
 /* A child does not keep its parent's memory in use */

@@ -305,6 +305,12 @@ slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
         handle->os.fd = -1;
     }
 
+    if ((handle->notice.page_id == 0) &&
+        (uct_cuda_node_handle_is_fd(handle) ||
+         uct_cuda_node_handle_is_mapped(handle))) {
+        uct_cuda_node_invalidation_warn();
+    }
+
     if (uct_cuda_node_handle_is_mapped(handle)) {
         uct_cuda_node_invalidation_count_remaps(handle->base, handle->length);
     }

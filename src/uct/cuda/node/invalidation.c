@@ -11,8 +11,10 @@
 
 #include <ucs/sys/math.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -60,6 +62,7 @@ static struct {
     invalidation_page_t *page;
     invalidation_page_t alone;
     int                 fd;
+    int                 error; /* errno, if no page can be shared */
     pid_t               pid;
 } own;
 
@@ -130,6 +133,7 @@ static void page_open(void)
 
     own.page = page_make(&own.fd);
     if (own.page == NULL) {
+        own.error = errno;
         uct_cuda_debug("no invalidation page: peers keep mappings of freed "
                        "memory longer");
         own.page = &own.alone;
@@ -152,6 +156,19 @@ static const invalidation_page_t *page_shown(void)
             (own.page != &own.alone)) ?
                    own.page :
                    NULL;
+}
+
+void uct_cuda_node_invalidation_warn(void)
+{
+    static bool is_logged;
+
+    if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
+        uct_cuda_warn("memfd_create failed (%s): messages of GPU memory that "
+                      "was created with cuMemCreate, or is of a pool, may be "
+                      "staged, and slow. Allow this call in the container's "
+                      "seccomp profile, or raise ulimit -n",
+                      strerror(own.error));
+    }
 }
 
 void uct_cuda_node_invalidation_begin(uint32_t slot,

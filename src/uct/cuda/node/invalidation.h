@@ -52,6 +52,9 @@ typedef struct uct_cuda_node_invalidation_view
 void uct_cuda_node_invalidation_begin(uint32_t slot,
                                       uct_cuda_node_invalidation_t *notice_p);
 
+/** Warn, once in a process, that memory shared by descriptors has no page. */
+void uct_cuda_node_invalidation_warn(void);
+
 /** Invalidate the slot's handle. */
 void uct_cuda_node_invalidation_end(uint32_t slot);
 
