@@ -260,6 +260,25 @@ TEST_F(IpcExports, a_child_has_no_descriptors)
     uct_cuda_node_exports_put(&handle);
 }
 
+/* The same without a thread: the number in the handle is the parent's */
+TEST_F(IpcExports, a_child_has_no_descriptors_without_a_watch_thread)
+{
+    uct_cuda_node_watch_replace(false);
+    uct_cuda_node_handle_t handle = get(alloc(0x10000));
+    const int fd                  = handle.os.fd;
+    const pid_t pid               = fork();
+    int status;
+
+    if (pid == 0) {
+        _exit(fcntl(fd, F_GETFD) >= 0);
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_LE(0, fd);
+    EXPECT_EQ(0, status);
+    EXPECT_LE(0, fcntl(fd, F_GETFD));
+    uct_cuda_node_exports_put(&handle);
+}
+
 /* A descriptor keeps memory in use like a mapping */
 TEST_F(IpcExports, freed_memory_is_noticed)
 {

@@ -193,10 +193,10 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&watch.lock, NULL);
     if (watch.is_there) {
         uct_cuda_node_descriptors_close(&watch.socket);
-        for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
-            if (watched->close_inherited != NULL) {
-                watched->close_inherited();
-            }
+    }
+    for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
+        if (watched->close_inherited != NULL) {
+            watched->close_inherited();
         }
     }
     watch.is_tried   = watch.is_tried && !watch.has_thread;
