@@ -451,6 +451,26 @@ TEST_F(IpcInvalidation, a_mapping_in_use_is_closed_by_its_last_user)
     EXPECT_EQ(1u, driver.mapped.size());
 }
 
+/* Else a process with many peers, one after another, would keep all pages */
+TEST_F(IpcInvalidation, the_page_of_a_gone_peer_is_closed_with_its_last_user)
+{
+    const unsigned before            = uct_cuda_node_invalidation_num_views();
+    uct_cuda_node_mapping_t *mapping = get(handle(0));
+
+    uct_cuda_node_cache_purge_peer(mapping->handle.pid_ns, pid);
+    EXPECT_EQ(before + 1, uct_cuda_node_invalidation_num_views());
+    uct_cuda_node_cache_put(mapping, true);
+    EXPECT_EQ(before, uct_cuda_node_invalidation_num_views());
+
+    /* A new connection to it keeps the page again */
+    mapping = get(handle(0));
+    uct_cuda_node_cache_purge_peer(mapping->handle.pid_ns, pid);
+    uct_cuda_node_mapping_t *other = get(handle(1));
+    uct_cuda_node_cache_put(mapping, true);
+    uct_cuda_node_cache_put(other, false);
+    EXPECT_EQ(before + 1, uct_cuda_node_invalidation_num_views());
+}
+
 /* An unused communicator does not keep memory freed by peers */
 TEST_F(IpcInvalidation, a_weak_reference_ends_with_the_memory)
 {

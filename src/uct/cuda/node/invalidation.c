@@ -55,6 +55,7 @@ struct uct_cuda_node_invalidation_view {
     int32_t                           pid;
     uint32_t seen;  /* value of changes at the last check */
     unsigned                          users;
+    bool                              is_purged; /* close with the last user */
 };
 
 /* This process's page; @a alone is used if no page can be shared */
@@ -312,6 +313,7 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
     for (view = views; view != NULL; view = view->next) {
         if ((view->pid == pid) && (view->pid_ns == pid_ns) &&
             (view->page->page_id == notice->page_id)) {
+            view->is_purged = false;
             ++view->users;
             return view;
         }
@@ -342,24 +344,19 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
     view->pid_ns = pid_ns;
     view->pid    = pid;
     view->seen   = __atomic_load_n(&page->changes, __ATOMIC_ACQUIRE);
-    view->users  = 1;
-    views        = view;
+    view->users     = 1;
+    view->is_purged = false;
+    views           = view;
     return view;
 }
 
-void uct_cuda_node_invalidation_view_put(
-    uct_cuda_node_invalidation_view_t *view)
-{
-    --view->users;
-}
-
-void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid)
+/* Close the views that were purged and have no user */
+static void close_purged(void)
 {
     uct_cuda_node_invalidation_view_t **link = &views, *view;
 
     while ((view = *link) != NULL) {
-        if ((view->users == 0) && (view->pid == pid) &&
-            (view->pid_ns == pid_ns)) {
+        if (view->is_purged && (view->users == 0)) {
             *link = view->next;
             munmap((void*)view->page, sizeof(*view->page));
             free(view);
@@ -367,6 +364,26 @@ void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid)
             link = &view->next;
         }
     }
+}
+
+void uct_cuda_node_invalidation_view_put(
+    uct_cuda_node_invalidation_view_t *view)
+{
+    if ((--view->users == 0) && view->is_purged) {
+        close_purged();
+    }
+}
+
+void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid)
+{
+    uct_cuda_node_invalidation_view_t *view;
+
+    for (view = views; view != NULL; view = view->next) {
+        if ((view->pid == pid) && (view->pid_ns == pid_ns)) {
+            view->is_purged = true;
+        }
+    }
+    close_purged();
 }
 
 bool uct_cuda_node_invalidation_view_has_changed(

@@ -108,11 +108,11 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
                                     const uct_cuda_node_invalidation_t *notice,
                                     uct_cuda_node_ask_page_t ask);
 
-/** Release a view. It stays open for the next use. */
+/** Release a view. It stays open for the next use, unless purged. */
 void uct_cuda_node_invalidation_view_put(
     uct_cuda_node_invalidation_view_t *view);
 
-/** Close unused views of a process. */
+/** Close the views of a process, each after its last user. */
 void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid);
 
 /** Return the number of a handle's descriptor in its process; -1: none is
