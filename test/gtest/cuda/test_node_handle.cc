@@ -164,7 +164,8 @@ protected:
     /* From LARGER on: asked, and answered with another handle than the same */
     enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q', OTHER = 'x',
            LARGER = 'l', SHORTER = '<', OTHER_GPU = 'g', NOT_MAPPED = 'n',
-           CUT_OFF = 'c', NONE = '-', PIECES = 'p', UNNAMED = 'u' };
+           CUT_OFF = 'c', NONE = '-', PIECES = 'p', UNNAMED = 'u',
+           EXECUTED = 'e' };
 
     int control[2];
 
@@ -272,6 +273,7 @@ protected:
         uct_cuda_node_iface_addr_t self;
         struct pollfd fds[3];
         uct_cuda_node_descriptors_t socket;
+        int shown = -1;
         char what;
 
         uct_cuda_node_invalidation_begin(5, &notice);
@@ -299,17 +301,32 @@ protected:
                 if (what == OVER) {
                     uct_cuda_node_invalidation_end(5);
                 }
-                uct_cuda_node_invalidation_set_fd(
-                        5, (what == SHOWN) ? make(&notice) : -1);
+                if (what == EXECUTED) {
+                    become_other(notice.fd, shown);
+                } else {
+                    shown = (what == SHOWN) ? make(&notice) : -1;
+                    uct_cuda_node_invalidation_set_fd(5, shown);
+                }
                 uct_cuda_node_invalidation_set_server(
                         (what == OTHER) ? control[1] :
-                        ((what == SHOWN) || (what == SILENT)) ? -1 :
-                                                                socket.peers.fd,
+                        ((what == SHOWN) || (what == SILENT) ||
+                         (what == EXECUTED)) ? -1 : socket.peers.fd,
                         socket.peers.inode, what != UNNAMED);
                 if (write(control[1], "", 1) != 1) {
                     return;
                 }
             }
+        }
+    }
+
+    /* As a program that is executed: it has another file under the number */
+    static void become_other(int page, int number)
+    {
+        const int fd = memfd_create("other", 0);
+
+        if ((write(fd, "other", 5) != 5) || (dup2(fd, number) < 0) ||
+            (close(page) != 0)) {
+            _exit(1);
         }
     }
 
@@ -444,6 +461,22 @@ TEST_F(IpcDescriptor, a_descriptor_is_found_or_requested)
     EXPECT_EQ(UCS_OK, open()) << "the exporter judges what it is asked for";
     handle.notice.slot = 6;
     EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
+}
+
+/* A page lives on in its peers. Its owner may have executed another program, or
+   its PID may be another process's. */
+TEST_F(IpcDescriptor, a_descriptor_of_a_later_program_is_not_used)
+{
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    tell(SHOWN);
+    EXPECT_EQ(UCS_OK, open());
+    EXPECT_STREQ("asked", imported);
+    tell(EXECUTED);
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
+    EXPECT_STREQ("asked", imported);
 }
 
 /* A peer's memory needs descriptors for a moment: at every number of free ones

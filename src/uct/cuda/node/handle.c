@@ -370,7 +370,8 @@ static int get_fd(int32_t pid, int pidfd, int number)
 }
 
 /* Duplicate the descriptor published by the exporter. It is the right one if
- * the number is unchanged afterwards. @return -1: none, or changed */
+ * the number is unchanged afterwards, and the process still has the page.
+ * @return -1: none, or changed */
 static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
                        const uct_cuda_node_handle_t *handle, int pidfd)
 {
@@ -384,8 +385,9 @@ static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
 
     fd = get_fd(handle->pid, pidfd, number);
     if ((fd >= 0) &&
-        (uct_cuda_node_invalidation_view_fd(view, &handle->notice) !=
-         number)) {
+        ((uct_cuda_node_invalidation_view_fd(view, &handle->notice) !=
+          number) ||
+         !uct_cuda_node_invalidation_view_is_current(view, &handle->notice))) {
         close(fd);
         fd = -1;
     }

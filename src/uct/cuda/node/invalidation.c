@@ -13,10 +13,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 
@@ -56,6 +58,8 @@ struct uct_cuda_node_invalidation_view {
     uint32_t seen;  /* value of changes at the last check */
     unsigned                          users;
     bool                              is_purged; /* close with the last user */
+    dev_t                             device; /* of the page's file */
+    ino_t                             inode;
 };
 
 /* This process's page; @a alone is used if no page can be shared */
@@ -264,9 +268,10 @@ bool uct_cuda_node_invalidation_is_over(
 
 /* ---------------------------------------------------------- peers' pages */
 
-/* Map a page. The descriptor is closed. */
+/* Map a page. The descriptor is closed. @param file_p  The page's file */
 static const invalidation_page_t *
-page_map(int fd, int32_t pid, const uct_cuda_node_invalidation_t *notice)
+page_map(int fd, int32_t pid, const uct_cuda_node_invalidation_t *notice,
+         struct stat *file_p)
 {
     invalidation_page_t *page = MAP_FAILED;
     int seals;
@@ -277,7 +282,8 @@ page_map(int fd, int32_t pid, const uct_cuda_node_invalidation_t *notice)
 
     seals = fcntl(fd, F_GET_SEALS); /* -1: a file that has none */
     if ((seals >= 0) && ((seals & SEALS) == SEALS) &&
-        (lseek(fd, 0, SEEK_END) == (off_t)sizeof(invalidation_page_t))) {
+        (fstat(fd, file_p) == 0) &&
+        (file_p->st_size == (off_t)sizeof(invalidation_page_t))) {
         page = mmap(NULL, sizeof(invalidation_page_t), PROT_READ, MAP_SHARED,
                     fd, 0);
     }
@@ -304,6 +310,7 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
     uct_cuda_node_iface_addr_t        self;
     uct_cuda_node_invalidation_view_t *view;
     const invalidation_page_t *page;
+    struct stat file;
 
     if ((notice->page_id == 0) ||
         (notice->slot >= UCT_CUDA_NODE_INVALIDATION_SLOTS)) {
@@ -328,7 +335,7 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
                             uct_cuda_node_file_open(pid, notice->fd, FILE_NAME,
                                                     O_RDONLY) :
                             ask(pid_ns, pid, notice->page_id),
-                    pid, notice);
+                    pid, notice, &file);
     if (page == NULL) {
         return NULL;
     }
@@ -339,6 +346,8 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
         return NULL;
     }
 
+    view->device = file.st_dev;
+    view->inode  = file.st_ino;
     view->next   = views;
     view->page   = page;
     view->pid_ns = pid_ns;
@@ -384,6 +393,19 @@ void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid)
         }
     }
     close_purged();
+}
+
+bool uct_cuda_node_invalidation_view_is_current(
+        const uct_cuda_node_invalidation_view_t *view,
+        const uct_cuda_node_invalidation_t *notice)
+{
+    struct stat file;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", view->pid,
+                   notice->fd);
+    return (stat(path, &file) == 0) && (file.st_dev == view->device) &&
+           (file.st_ino == view->inode);
 }
 
 bool uct_cuda_node_invalidation_view_has_changed(

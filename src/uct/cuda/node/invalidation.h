@@ -129,6 +129,13 @@ int uct_cuda_node_invalidation_view_server(
         const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p,
         bool *is_named_p);
 
+/** Return whether the process of the view's PID still has the page: it may have
+ *  executed another program, or be another process. Call it with the process
+ *  opened (pidfd_open()), in its PID namespace. */
+bool uct_cuda_node_invalidation_view_is_current(
+        const uct_cuda_node_invalidation_view_t *view,
+        const uct_cuda_node_invalidation_t *notice);
+
 /** Return whether this peer has invalidated any handle since the last call,
  *  or since the page was opened. Costs one load. */
 bool uct_cuda_node_invalidation_view_has_changed(
