@@ -17,7 +17,6 @@ import os
 import platform
 import re
 import resource
-import shlex
 import shutil
 import signal
 import subprocess
@@ -32,6 +31,7 @@ EXIT_FAILED = 2
 EXIT_NOTHING_TRIED = 3
 TRANSFER_LIMIT = 45             # seconds for all messages, unless ...
 LIMIT_NAME = 'UCX_MP_DOCTOR_LIMIT'      # ... this says otherwise
+STUBBORN_LIMIT = 5              # seconds from SIGTERM to SIGKILL
 SHM_WANTED = 16 << 20           # bytes: the ledger, UCX's own, a session
 FILES_WANTED = 1024             # open ones a process: Linux's default
 SLOW_GBPS = 5                   # no direct GPU link is as slow
@@ -125,6 +125,8 @@ class Doctor:
         self.expected = {}              # set of paths -> GB/s, best first
         self.apart = []                 # pairs of GPUs that are no peers
         self.count = 0                  # GPUs
+        self.speaker = 'UCX or %s said: ' % options.peer[0] if options.peer \
+            else 'UCX said: '
         self.has_one_namespace = True   # both processes of a message
         self.has_equal_pids = False     # ... and different namespaces
         self.version = DIRECT_HOST_UCX  # of the tested UCX
@@ -134,7 +136,10 @@ class Doctor:
     def line(self, word, subject, text):
         self.lines.append({'word': word, 'subject': subject, 'text': text})
         if not self.options.json:
-            print('%-7s %-14s %s' % (word, subject, text), flush=True)
+            text = '%-7s %-14s %s' % (word, subject, text)
+            encoding = sys.stdout.encoding or 'ascii'
+            print(text.encode(encoding, 'backslashreplace').decode(encoding),
+                  flush=True)
 
     def note(self, subject, text):
         """Print a hint that needs no action."""
@@ -443,7 +448,7 @@ class Doctor:
     def peer(self, ucx, extra):
         """Return the words that start the receiver, with the launcher's: it may
         not inherit variables."""
-        words = shlex.split(self.options.peer)
+        words = list(self.options.peer)
         if words and not self.options.emulate:
             words += self.under('--ucx', ucx.path, *extra)
         return words
@@ -489,7 +494,7 @@ class Doctor:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, env=environ,
-                                 universal_newlines=True,
+                                 universal_newlines=True, errors='replace',
                                  start_new_session=True)
         said = [] if said is None else said
         late = threading.Event()
@@ -503,7 +508,8 @@ class Doctor:
 
         clock = threading.Timer(left, stop)
         clock.start()
-        ear = threading.Thread(target=lambda: said.extend(child.stderr))
+        ear = threading.Thread(target=lambda: said.extend(child.stderr),
+                               daemon=True)
         ear.start()
         had_error = False
         try:
@@ -523,13 +529,20 @@ class Doctor:
             if child.poll() is None:
                 stop()
                 try:
-                    child.wait(5)
+                    child.wait(STUBBORN_LIMIT)
                 except subprocess.TimeoutExpired:
                     os.killpg(child.pid, signal.SIGKILL)
-        ear.join()
+        # a receiver started by --peer may outlive SIGTERM, and keep stderr open
+        ear.join(STUBBORN_LIMIT)
+        if ear.is_alive():
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except OSError:
+                pass        # it has left the session
+            ear.join(1)
         # UCX prints the reason before its backtrace
         said = itertools.takewhile(
-            lambda text: not text.startswith('==== backtrace'), said)
+            lambda text: not text.startswith('==== backtrace'), list(said))
         said = [text.strip() for text in said if text.strip()]
         last = said[-3:]
         warned = dict.fromkeys(match.group(1) for match in map(
@@ -566,7 +579,7 @@ class Doctor:
                 self.tried += 1
                 self.bad(KIND_TEXT[waiting.pop(0)], words['error'])
             elif 'said' in words:
-                self.line('', '', 'UCX said: ' + words['said'])
+                self.line('', '', self.speaker + words['said'])
             elif 'warned' in words:
                 self.look('UCX said', words['warned'])
         for kind in waiting:
@@ -615,7 +628,7 @@ class Doctor:
                 self.tried += 1
                 self.bad(subject, words['error'])
             elif 'said' in words:
-                self.line('', '', 'UCX said: ' + words['said'])
+                self.line('', '', self.speaker + words['said'])
 
     def module(self, path, stays_out):
         ours = os.path.realpath(self.install.library(self.launcher.MODULE))

@@ -8,8 +8,9 @@ A KIND is SOURCE-TARGET, each gpu, host (from malloc) or locked (page-locked by
 the CUDA driver). Each is sent with new bytes, compared whole at the receiver,
 and timed one message at a time. Prints a line of JSON a kind, the first one
 about the UCX, its module and the GPUs. With --peer, the command that starts the
-receiver, a line about both processes' namespaces comes before. It needs Python's standard library only,
-and UCX's public calls (ucp.h), all of whose structures grow at their end.
+receiver, a line about both processes' namespaces comes before. It needs Python's
+standard library only, and UCX's public calls (ucp.h), all of whose structures
+grow at their end.
 """
 
 import argparse
@@ -311,14 +312,19 @@ def tell(stream, **words):
 
 
 def hear(stream):
-    while True:
+    """Return the next line of JSON, and pass other lines on: UCX writes its
+    warnings to stdout, and so may the command that starts the receiver."""
+    words = None
+    while words is None:
         line = stream.readline()
         if not line:
             raise Ended('the other process ended')
-        if line.startswith('{'):
-            break       # UCX writes its warnings to stdout
-        sys.stderr.write(line)
-    words = json.loads(line)
+        try:
+            words = json.loads(line) if line.startswith('{') else None
+        except ValueError:
+            pass
+        if words is None:
+            sys.stderr.write(line)
     if 'error' in words:
         raise TransferError('the receiver: ' + words['error'])
     return words
@@ -379,7 +385,9 @@ def sender(options, child):
     heard, said = child.stdout, child.stdin
     peer = Peer(options, 0)
     peer.ucp.other = child
-    other = hear(heard)
+    other = {}
+    while 'address' not in other:
+        other = hear(heard)
     if options.peer:
         tell(sys.stdout, surroundings=[surroundings(), other['surroundings']])
     tell(said, address=peer.ucp.address().hex())
@@ -429,6 +437,16 @@ def parse():
     return options
 
 
+def start_receiver(options):
+    words = options.peer + [sys.executable] + sys.argv + ['--receiver']
+    try:
+        return subprocess.Popen(words, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE, errors='replace',
+                                universal_newlines=True)
+    except OSError as error:
+        raise TransferError('%s cannot be run: %s' % (words[0], error.strerror))
+
+
 def main():
     options = parse()
     if options.receiver:
@@ -438,17 +456,16 @@ def main():
             tell(sys.stdout, error=str(error))
             os._exit(1)
         os._exit(0)
-    child = subprocess.Popen(options.peer + [sys.executable] + sys.argv +
-                             ['--receiver'],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             universal_newlines=True)
+    child = None
     code = 0
     try:
+        child = start_receiver(options)
         sender(options, child)
         child.wait(LIMIT)
     except (TransferError, OSError, subprocess.TimeoutExpired) as error:
         tell(sys.stdout, error=str(error))
-        child.kill()
+        if child is not None:
+            child.kill()
         code = 1
     # skip UCX's cleanup at exit: it needs the other process
     os._exit(code)
