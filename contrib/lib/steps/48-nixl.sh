@@ -111,7 +111,7 @@ step nixl-freed full 60 "nixl_run freed --within 1" \
 step nixl-random full 120 "nixl_run random --count 350 --renew 60" \
      "350 random transfers between NIXL agents that come and go, of any allocator"
 step nixl-connector full 60 "nixl_run connector --hidden" \
-     "60 requests as by vLLM's connector: prepared lists, four threads, notifications"
+     "120 requests as by vLLM's connector: prepared lists, four threads, notifications"
 step nixl-connector-host full 60 "nixl_run connector --host" "... of LMCache's host memory"
 step nixl-allocators long 180 "nixl_allocators beluga" \
      "memory of every allocator that can be shared, as fast as cuMemAlloc's"
