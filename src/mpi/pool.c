@@ -14,6 +14,7 @@
 #define BLOCK_MIN   ((size_t)64 << 10)
 #define BLOCK_STEP  ((size_t)64 << 20) /* size of larger blocks: a multiple */
 #define POOL_MAX    ((size_t)1 << 30)
+#define POOL_TEXT   "1 GiB" /* POOL_MAX for users */
 #define PAGE        ((size_t)4096)
 #define SLOW_MIN    ((size_t)1 << 20) /* smallest pageable block to log */
 
@@ -117,8 +118,30 @@ static ucx_mp_mpi_block_t *pool_take(size_t rounded, bool *is_kept_p)
     return block;
 }
 
-/* Log the first pageable block of this process. */
-static void log_pageable(size_t size)
+/* Return a cached block for `size` bytes, not yet page-locked if it is new;
+   NULL: no room in the pool, or no memory. */
+static ucx_mp_mpi_block_t *pool_get_kept(size_t size)
+{
+    const size_t rounded = block_size(size);
+    ucx_mp_mpi_block_t *block;
+    bool is_kept;
+
+    block = pool_take(rounded, &is_kept);
+    if ((block != NULL) || !is_kept) {
+        return block;
+    }
+
+    block = block_new(rounded, true);
+    if (block == NULL) {
+        pthread_mutex_lock(&pool.lock);
+        pool.size -= rounded;
+        pthread_mutex_unlock(&pool.lock);
+    }
+    return block;
+}
+
+/* Log the first pageable block of this process; `why` ends the sentence. */
+static void log_pageable(size_t size, const char *why)
 {
     static bool is_logged;
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
@@ -130,51 +153,59 @@ static void log_pageable(size_t size)
     }
 
     snprintf(text, sizeof(text), "MPI call staged %zu MiB through pageable "
-             "memory, several times slower than page-locked: a process "
-             "page-locks at most %zu MiB; split the call", size >> 20,
-             POOL_MAX >> 20);
+             "memory, several times slower than page-locked: %s", size >> 20,
+             why);
     api->note(text);
+}
+
+static ucx_mp_mpi_block_t *block_new_pageable(size_t size, bool is_dense)
+{
+    if (is_dense) {
+        log_pageable(size, "a process page-locks at most " POOL_TEXT
+                           "; split the call");
+    }
+    /* mmap() refuses 0 bytes */
+    return block_new((size + (size == 0) + PAGE - 1) & ~(PAGE - 1), false);
+}
+
+/* Page-lock a cached block, unless the driver has refused it before. After a
+   failed copy the driver is not asked: that is no refusal. */
+static void block_lock(ucx_mp_mpi_block_t *block, size_t size,
+                       ucx_mp_mpi_copy_t *copy)
+{
+    if (!block->is_kept || block->is_refused ||
+        (copy->result != CUDA_SUCCESS)) {
+        return;
+    }
+
+    block->is_refused = !ucx_mp_mpi_copy_lock(copy, block->address,
+                                              block->size);
+    if (block->is_refused) {
+        log_pageable(size, "the driver does not page-lock more memory");
+    }
 }
 
 void *ucx_mp_mpi_pool_get(size_t size, size_t used, ucx_mp_mpi_copy_t *copy,
                           ucx_mp_mpi_block_t **block_p)
 {
+    const bool is_dense       = (used >= size / 2);
     ucx_mp_mpi_block_t *block = NULL;
-    bool is_kept              = false;
-    size_t rounded;
 
     if (size > SIZE_MAX - PAGE) {
         return NULL;
     }
 
-    if ((size <= BLOCK_STEP) || ((size <= POOL_MAX) && (used >= size / 2))) {
-        rounded = block_size(size);
-        block   = pool_take(rounded, &is_kept);
-    }
-    if ((block == NULL) && !is_kept) {
-        rounded = (size + PAGE - 1) & ~(PAGE - 1);
-        if (used >= size / 2) {
-            log_pageable(size);
-        }
-    }
-
-    if (block == NULL) {
-        block = block_new(rounded, is_kept);
+    if ((size <= BLOCK_STEP) || ((size <= POOL_MAX) && is_dense)) {
+        block = pool_get_kept(size);
     }
     if (block == NULL) {
-        if (is_kept) {
-            pthread_mutex_lock(&pool.lock);
-            pool.size -= rounded;
-            pthread_mutex_unlock(&pool.lock);
-        }
+        block = block_new_pageable(size, is_dense);
+    }
+    if (block == NULL) {
         return NULL;
     }
 
-    if (block->is_kept && !block->is_refused) {
-        block->is_refused = !ucx_mp_mpi_copy_lock(copy, block->address,
-                                                  block->size);
-    }
-
+    block_lock(block, size, copy);
     *block_p = block;
     return block->address;
 }

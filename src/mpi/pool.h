@@ -19,8 +19,8 @@ typedef struct ucx_mp_mpi_block ucx_mp_mpi_block_t;
 
 /*
  * Get `size` bytes. Blocks of 1 GiB in all are page-locked if the driver allows
- * it, and cached after use; others are pageable, the first of which is logged.
- * Thread-safe.
+ * it, and cached after use; others are pageable. The first pageable block of
+ * 1 MiB or more is logged, unless it is mostly gaps. Thread-safe.
  *
  * @param used  Bytes to be used. Blocks above 64 MiB of which less than half
  *              is used are pageable: locked memory occupies its gaps, too.
