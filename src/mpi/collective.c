@@ -295,8 +295,8 @@ static bool is_queueable(const ucx_mp_mpi_comm_t *state,
            ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type);
 }
 
-/* Return whether the MPI rejects this rank's MPI_IN_PLACE or one of its counts;
-   other ranks do not learn of it */
+/* Return whether the MPI rejects this rank's NULL or MPI_IN_PLACE, or one of
+   its counts; other ranks do not learn of it */
 static bool is_rejected(const ucx_mp_mpi_comm_t *state,
                         const ucx_mp_mpi_collective_t *args)
 {
@@ -311,10 +311,17 @@ static bool is_rejected(const ucx_mp_mpi_comm_t *state,
             return true;
         }
     }
-#ifndef OPEN_MPI /* MPICH does not check an empty result */
+#ifndef OPEN_MPI
+    if (args->sendbuf == NULL) {
+        return true;
+    }
+    /* MPICH does not check an empty result */
     if ((args->counts.values != NULL) &&
         (ucx_mp_mpi_vector_at(args->counts, state->rank) == 0)) {
         return false;
+    }
+    if (buffer == NULL) {
+        return true;
     }
 #endif
     return buffer == MPI_IN_PLACE;

@@ -252,7 +252,7 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     ucx_mp_mpi_comm_t *other;
     MPI_Comm duplicate;
 
-    state->awaits_queue = false;
+    state->awaits_queue = 0;
     if (!ucx_mp_mpi_job.has_queues) {
         return;
     }
@@ -275,7 +275,9 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
 
 void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state)
 {
-    state->awaits_queue = true;
+    if (state->awaits_queue == 0) {
+        state->awaits_queue = state->number;
+    }
     __atomic_store_n(&shared.has_awaiting, true, __ATOMIC_RELAXED);
 }
 
@@ -349,12 +351,15 @@ int ucx_mp_mpi_comm_finish(ucx_mp_mpi_comm_t *state, MPI_Comm comm, int rc,
                     ucx_mp_mpi_job.segment, state->key, state->number,
                     (uint32_t)state->rank);
         }
+        if (state->awaits_queue == state->number) {
+            state->awaits_queue = 0; /* on this rank alone */
+        }
         --state->number;
         /* on several nodes, valid arguments alone begin an agreement */
         state->has_declined |= is_blocking && (state->nodes == NULL);
         break;
     default: /* after messages to other ranks */
-        if (is_blocking && state->awaits_queue) {
+        if (is_blocking && (state->awaits_queue != 0)) {
             ucx_mp_mpi_comm_queue(state, comm);
         }
     }
@@ -392,7 +397,7 @@ UCX_MP_MPI_DEFINE(Barrier, (comm), MPI_Comm comm)
         (rc == MPI_SUCCESS)) {
         state = ucx_mp_mpi_comm_of(comm);
     }
-    if ((state != NULL) && state->awaits_queue) {
+    if ((state != NULL) && (state->awaits_queue != 0)) {
         ucx_mp_mpi_comm_queue(state, comm);
     }
     return ucx_mp_mpi_freed_end(rc);

@@ -24,10 +24,11 @@ typedef struct {
     uint64_t              calls;  /* collectives possible on GPUs, counted until
                                      the group exists */
     uint64_t              number; /* collectives with buffers so far */
+    uint64_t              awaits_queue; /* number of the first call to queue:
+                                           the next blocking collective creates
+                                           the queue; 0: none */
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
-    bool                  awaits_queue; /* the next blocking collective creates
-                                           the queue */
     bool                  has_failed; /* joining the group failed */
     bool                  has_declined; /* this rank already declined its next
                                            call: the MPI rejected the call that
@@ -89,7 +90,8 @@ static inline int ucx_mp_mpi_comm_end(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
                                       int rc, bool is_blocking)
 {
     return ((state == NULL) ||
-            __builtin_expect((rc == MPI_SUCCESS) && !state->awaits_queue, 1)) ?
+            __builtin_expect((rc == MPI_SUCCESS) &&
+                             (state->awaits_queue == 0), 1)) ?
                    rc :
                    ucx_mp_mpi_comm_finish(state, comm, rc, is_blocking);
 }

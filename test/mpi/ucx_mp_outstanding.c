@@ -33,7 +33,7 @@
 
 #define MAX_OPS   12
 #define NUM_COMMS 4
-#define NUM_EARLY 4
+#define NUM_EARLY 5
 
 typedef enum {
     ALLREDUCE,
@@ -647,6 +647,43 @@ static void make_early(void)
     MPI_Comm_idup(MPI_COMM_WORLD, &early[2], &requests[0]);
     MPI_Comm_idup(MPI_COMM_WORLD, &early[3], &requests[1]);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Comm_dup(MPI_COMM_WORLD, &early[4]);
+}
+
+/* Let the MPI reject a reduction of rank 0; no other rank learns of it. Open
+   MPI accepts NULL. */
+static void reject_on(MPI_Comm comm)
+{
+#ifndef OPEN_MPI
+    MPI_Request request;
+    int *send;
+
+    if (rank == 0) {
+        send = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, sizeof(*send));
+        MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+        wrong += MPI_Iallreduce(send, NULL, 1, MPI_INT, MPI_SUM, comm,
+                                &request) == MPI_SUCCESS;
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
+    }
+#else
+    (void)comm;
+#endif
+}
+
+/* Rejected calls leave this communicator's queue alike on all ranks: the first
+   barrier may create it only if the first reduction has announced it. */
+static void reject_on_early(void)
+{
+    MPI_Comm *comm = &early[NUM_EARLY - 1];
+    int i;
+
+    for (i = 0; i < 3; ++i) {
+        reduce_on(*comm, 0);
+        reject_on(*comm);
+        MPI_Barrier(*comm);
+    }
+    reduce_on(*comm, 0);
+    MPI_Comm_free(comm);
 }
 
 /* On these communicators GPUs carry out blocking reductions; and non-blocking
@@ -708,9 +745,10 @@ static void only_later(void)
     for (k = 0; k < 3; ++k) {
         MPI_Comm_free(&made[k]);
     }
-    for (k = 0; k < NUM_EARLY; ++k) {
+    for (k = 0; k < NUM_EARLY - 1; ++k) {
         on_early(k);
     }
+    reject_on_early();
 }
 
 /* Free a communicator with a reduction in progress while a message is sent,
