@@ -11,26 +11,49 @@
 #define MANY_BYTES  ((MPI_Count)16 << 10)
 
 /* Matched messages of this rank to itself, which MPICH copies by the CPU. Each
-   has the entry of its handle. */
-static MPI_Message matched[256];
+   has the entry of its handle. Once one has replaced another one, any matched
+   message may be of this kind: staging is right for all of them. */
+static struct {
+    MPI_Message entries[256];
+    bool        has_lost;
+} matched;
 
 static MPI_Message *matched_entry(MPI_Message message)
 {
-    return &matched[(uintptr_t)message % 256];
+    return &matched.entries[(uintptr_t)message % 256];
 }
 
 int ucx_mp_mpi_message_peer(const MPI_Message *message)
 {
     int rank = MPI_ANY_SOURCE;
 
-    if (__atomic_load_n(matched_entry(*message), __ATOMIC_RELAXED) ==
-        *message) {
+    if ((message != NULL) &&
+        (__atomic_load_n(&matched.has_lost, __ATOMIC_RELAXED) ||
+         (__atomic_load_n(matched_entry(*message), __ATOMIC_RELAXED) ==
+          *message))) {
         (void)ucx_mp_mpi_pmpi.Comm_rank(ucx_mp_mpi_pmpi.comm_world, &rank);
     }
     return rank;
 }
 
 #ifndef OPEN_MPI
+static void matched_put(MPI_Message message, bool is_self)
+{
+    MPI_Message *entry = matched_entry(message);
+    MPI_Message old    = message;
+
+    if (!is_self) {
+        (void)__atomic_compare_exchange_n(entry, &old, (MPI_Message)0, false,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        return;
+    }
+
+    old = __atomic_exchange_n(entry, message, __ATOMIC_RELAXED);
+    if ((old != (MPI_Message)0) && (old != message)) {
+        __atomic_store_n(&matched.has_lost, true, __ATOMIC_RELAXED);
+    }
+}
+
 /* Define a call that matches a message if `_is_there` is set afterwards. */
 #define MATCHER(_name, _is_there, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, int source, int tag, MPI_Comm comm, \
@@ -43,10 +66,8 @@ int ucx_mp_mpi_message_peer(const MPI_Message *message)
         status = ucx_mp_mpi_message_status(status, &own); \
         rc     = ucx_mp_mpi_pmpi._name _words; \
         if (!is_straight && (rc == MPI_SUCCESS) && (_is_there)) { \
-            __atomic_store_n(matched_entry(*message), \
-                             ucx_mp_mpi_is_self(comm, status->MPI_SOURCE) ? \
-                                     *message : \
-                                     (MPI_Message)0, __ATOMIC_RELAXED); \
+            matched_put(*message, \
+                        ucx_mp_mpi_is_self(comm, status->MPI_SOURCE)); \
         } \
         return rc; \
     }

@@ -487,6 +487,36 @@ static void try_buffered(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_space);
 }
 
+/* Match many messages to oneself before any is received. */
+static void try_matched(void)
+{
+    static MPI_Request requests[COUNT];
+    static MPI_Message messages[COUNT];
+    int rc = MPI_SUCCESS;
+    int i;
+
+    fill(gpu, 23);
+    ZERO();
+    for (i = 0; i < COUNT; ++i) {
+        MPI_Isend(&host[i], 1, MPI_INT, 0, i, MPI_COMM_SELF, &requests[i]);
+    }
+    for (i = 0; i < COUNT; ++i) {
+        MPI_Mprobe(0, i, MPI_COMM_SELF, &messages[i], MPI_STATUS_IGNORE);
+    }
+    for (i = 0; (i < COUNT) && (rc == MPI_SUCCESS); ++i) {
+        rc = MPI_Mrecv(&other[i], 1, MPI_INT, &messages[i], MPI_STATUS_IGNORE);
+    }
+    MPI_Waitall(COUNT, requests, MPI_STATUSES_IGNORE);
+    done("MPI_Mrecv of many", rc, other, 23);
+
+#ifndef OPEN_MPI /* Open MPI ends the program */
+    if (MPI_Mrecv(other, 1, MPI_INT, NULL, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+        wrong("MPI_Mrecv", "no message is received");
+    }
+    handled = 0;
+#endif
+}
+
 /* MPICH moves messages to oneself by the processor, Open MPI by UCX */
 static void try_self(void)
 {
@@ -826,6 +856,7 @@ int main(int argc, char **argv)
     try_windows();
     try_buffered();
     try_self();
+    try_matched();
 #ifdef HAS_MPI_4
     try_exchange();
     try_freed_exchange();
