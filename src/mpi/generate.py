@@ -361,7 +361,8 @@ class Call:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
             if self.name in PARTITIONED:
-                straight += ' ||\n        ucx_mp_mpi_message_has_parts(datatype)'
+                straight += (' ||\n        ucx_mp_mpi_message_has_parts(%s, datatype)'
+                             % ('dest' if 'dest' in self.words() else 'source'))
         elif self.window:
             straight += ' || (target_rank == MPI_PROC_NULL)'
         elif self.peer:

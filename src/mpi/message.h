@@ -82,13 +82,15 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
 int ucx_mp_mpi_message_peer(const MPI_Message *message);
 
 /* Return whether the MPI sends partitions of a datatype from GPU memory: Open
-   MPI does if they have no gaps. */
-static inline bool ucx_mp_mpi_message_has_parts(MPI_Datatype datatype)
+   MPI does if they have no gaps, or none are sent. */
+static inline bool ucx_mp_mpi_message_has_parts(int peer, MPI_Datatype datatype)
 {
 #ifdef OPEN_MPI
-    return (datatype == ucx_mp_mpi_pmpi.datatype_null) ||
+    return (peer == MPI_PROC_NULL) ||
+           (datatype == ucx_mp_mpi_pmpi.datatype_null) ||
            ucx_mp_mpi_layout_is_array(datatype);
 #else
+    (void)peer;
     (void)datatype;
     return false;
 #endif

@@ -578,12 +578,16 @@ static void try_self(void)
     }
 
 #ifdef HAS_MPI_4
-#define PARTS gpu, 2, 1, parted, world_rank, 5, MPI_COMM_WORLD, \
-              MPI_INFO_NULL, &request
+#define PARTS(_peer) gpu, 2, 1, parted, _peer, 5, MPI_COMM_WORLD, \
+                     MPI_INFO_NULL, &request
     MPI_Type_vector(2, 1, 2, MPI_INT, &parted);
     MPI_Type_commit(&parted);
-    REFUSED(MPI_Psend_init, PARTS);
-    REFUSED(MPI_Precv_init, PARTS);
+    REFUSED(MPI_Psend_init, PARTS(world_rank));
+    REFUSED(MPI_Precv_init, PARTS(world_rank));
+#ifdef OPEN_MPI /* MPICH crashes in MPI_Start */
+    made("MPI_Psend_init", MPI_Psend_init(PARTS(MPI_PROC_NULL)), &request);
+    made("MPI_Precv_init", MPI_Precv_init(PARTS(MPI_PROC_NULL)), &request);
+#endif
     MPI_Type_free(&parted);
 #endif
 }
