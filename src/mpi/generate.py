@@ -439,14 +439,15 @@ class Call:
                 '\n                                       %s)' % rc
                 if self.persistent else rc)
 
-    def ended(self, rc):
-        """Return the MPI's result of a collective, for comm.h."""
+    def ended(self, rc, is_made='true'):
+        """Return the MPI's result of a collective, for comm.h. `is_made`: condition
+        that the MPI's call was made."""
         if not self.counted:
             return rc
         if self.is_started:
             return 'ucx_mp_mpi_comm_end_reduction(state, comm, %s)' % rc
         return 'ucx_mp_mpi_comm_end(state, comm, %s, %s)' % (
-            rc, 'true' if self.on_gpus else 'false')
+            rc, is_made if self.on_gpus else 'false')
 
     def straight(self, name, real):
         """Return the MPI's call without staging. A blocking collective then
@@ -524,7 +525,8 @@ class Call:
         if self.counted:
             # all ranks count a call that fails in staging
             print('    (void)%s;' % self.ended(
-                '(call.rc == call.failed) ? MPI_SUCCESS : call.rc'))
+                '(call.rc == call.failed) ? MPI_SUCCESS : call.rc',
+                '(call.rc == MPI_SUCCESS) || (call.rc != call.failed)'))
         print('    return %s;' % self.finish('ucx_mp_mpi_' + self.end))
 
 
