@@ -203,6 +203,25 @@ TEST_F(Coalesce, a_single_copy_is_not_delayed)
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
 }
 
+/* While a group runs there is time to collect the next one */
+TEST_F(Coalesce, blocks_behind_one_group_wait)
+{
+    occupy();
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
+    EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 128, 64));
+    end_one();
+    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    EXPECT_EQ(1u, driver.batches);
+    end_one(); /* the group alone */
+    EXPECT_EQ(UCS_INPROGRESS, post(2, 256, 256, 64));
+    EXPECT_EQ(UCS_INPROGRESS, post(3, 384, 384, 64));
+    EXPECT_EQ(1u, driver.batches);
+    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    EXPECT_EQ(2u, driver.batches);
+    finish();
+    expect_reported(4, UCS_OK);
+}
+
 /* 128 of them per call and event, two queries in total */
 TEST_F(Coalesce, many_copies_take_few_calls)
 {

@@ -319,6 +319,18 @@ static bool is_busy(const uct_cuda_stream_t *stream)
     return (stream->head != NULL) && (stream->head != stream->tail);
 }
 
+/* Return whether a block waits behind what is running, to be copied together
+ * with others. A group of 10 MiB runs for as long as the next one takes to
+ * submit; behind one short copy waiting would only cost time. */
+static bool is_to_wait(const uct_cuda_stream_t *stream)
+{
+    const uct_cuda_op_t *head = stream->head;
+
+    return is_busy(stream) ||
+           ((head != NULL) &&
+            ((head->method == &by_batch) || (head->method == &by_kernel)));
+}
+
 static uint64_t fed_window(const uct_cuda_copy_coalescer_t *coalescer)
 {
     return ucs_min(coalescer->streak * FED_NS_A_BLOCK, FED_MAX_NS);
@@ -576,11 +588,9 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     uct_cuda_memory_t memory;
     ucs_status_t status;
 
-    /* While at most one operation runs, a group would be submitted by the next
-     * progress, so waiting would only cost time. A block with a group of its
-     * own comes after the previous group. */
+    /* A block with a group of its own comes after the previous group */
     if (!is_small(coalescer, copy->bytes, copy->local.end) ||
-        (!is_busy(stream) && !has_more && !is_fed(coalescer)) ||
+        (!is_to_wait(stream) && !has_more && !is_fed(coalescer)) ||
         ((copy->local.end.kind == UCT_CUDA_END_GPU) &&
          (copy->local.end.device != device)) ||
         !find_local(copy, &memory)) {
