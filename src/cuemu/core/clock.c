@@ -369,9 +369,10 @@ static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
 
 /* Return the time beyond which the rank does not let the node's time go: the
    end of its wait, or its own time; CUEMU_TIME_INF if it is asleep without a
-   wait. A thread whose wait is over may need long to get a processor. Sets
-   *waits_p if the rank waits, and *idle_p to the time that holds instead if all
-   ranks wait. */
+   wait. A thread whose wait is over may need long to get a processor, and other
+   threads of its rank may run meanwhile: their processor time does not make its
+   wait longer. Sets *waits_p if the rank waits, and *idle_p to the time that
+   holds instead if all ranks wait. */
 static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
                                      int *waits_p, cuemu_time_t *idle_p)
 {
@@ -384,9 +385,12 @@ static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
         *waits_p = (cuemu_rank_threads(rank, &until, idle_p) ==
                     CUEMU_RANK_WAITS) || rank->is_asleep;
     }
-    return *waits_p        ? until :
-           rank->is_asleep ? CUEMU_TIME_INF :
-                             rank->time;
+    if (*waits_p) {
+        return until;
+    } else if (rank->is_asleep) {
+        return CUEMU_TIME_INF;
+    }
+    return ((until != 0) && (until < rank->time)) ? until : rank->time;
 }
 
 /* Ask the kernel whether the rank sleeps. Return 0, without asking, if that was
@@ -893,13 +897,28 @@ void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
     cuemu_clock_unlock(clk, owner);
 }
 
+/* Let a thread continue from the end of its wait, though other threads of the
+   rank ran meanwhile: they had processors of their own. */
+static void cuemu_rank_resume(const cuemu_clock_t *clk,
+                              cuemu_clock_rank_t *rank,
+                              cuemu_clock_thread_t *thread, uint64_t real_ns)
+{
+    rank->time = (clk->time < clk->limit) ? clk->time : clk->limit;
+    cuemu_rank_restart(clk, rank, real_ns);
+    if (thread->cpu_ns > 0) {
+        thread->cpu_ns = cuemu_clock_source->thread_ns();
+    }
+}
+
 void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
 {
     cuemu_clock_rank_t *r = &clk->ranks[rank];
     uint64_t owner        = cuemu_clock_lock(clk);
     int waited            = cuemu_rank_is(r, CUEMU_RANK_WAITS) || r->is_asleep;
+    cuemu_time_t until    = 0;
 
     if (thread >= 0) {
+        until                    = r->threads[thread].until;
         r->threads[thread].until = 0;
     }
     r->is_asleep = 0;
@@ -907,6 +926,8 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
         /* processor time counts again from the end of the call */
         r->time = (clk->time < clk->limit) ? clk->time : clk->limit;
         cuemu_rank_align(clk, r, owner);
+    } else if ((until != 0) && (until <= clk->time)) {
+        cuemu_rank_resume(clk, r, &r->threads[thread], owner);
     }
     cuemu_clock_unlock(clk, owner);
 }

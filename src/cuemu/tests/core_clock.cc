@@ -444,6 +444,25 @@ TEST_F(clock_source, a_wait_that_is_over_holds_back_time)
     EXPECT_NEAR(100 * us + ms, now(1), 50 * us);
 }
 
+/* A thread waits for 3 us while another one of its rank prepares memory for 5
+   ms, and the first one gets a processor late. It continues after 3 us. */
+TEST_F(clock_source, a_busy_thread_makes_no_wait_longer)
+{
+    attach(0);
+    attach(1);
+    leave(0, wait(0, us, 8));
+    run(5 * us, {0, 1});
+    uint64_t until = now(0) + 3 * us;
+    int a          = wait(0, until, 7);
+    run(5 * ms, {0, 1});
+    EXPECT_EQ(until, now(1));
+    EXPECT_TRUE(is_over(0, until, a));
+    leave(0, a);
+    EXPECT_EQ(until, now(0));
+    run(ms, {0, 1});
+    EXPECT_NEAR(until + ms, now(0), 40 * us);
+}
+
 /* Stopped by a signal or a debugger during a wait. */
 TEST_F(clock_source, a_stopped_rank_does_not_hold_back_time)
 {
