@@ -60,6 +60,9 @@ byhand_all() {
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
         byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel &&
         byhand_reach &&
+        passing_on '^process_vm_readv locked +1048576 ' \
+            "$ucx_mp_prefix/bin/ucx_mp_run" --emulate h200-x2 \
+            "$ucx_mp_build/main/test/byhand/host_copies" --rounds 2 &&
         passing_on '^  context on GPU 1 ' \
             "$ucx_mp_prefix/bin/ucx_mp_run" --emulate mist \
             "$ucx_mp_build/main/test/byhand/setup" --gpus 1
