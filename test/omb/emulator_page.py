@@ -190,9 +190,10 @@ def page(emulated, parts):
            'the module counts only a hundredth. With 5 instead, messages of 8 B, '
            '64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us more (`ucx_mp_run '
            '--emulate h200-x2 --slowdown 5 mpirun -n 2 ucx_mp_bw --benchmark '
-           'latency`, with and without `--stock`). 64 KiB from host memory lack '
-           '7 to 12 us: UCX reads them by `process_vm_readv()`, which copies on '
-           'the processor. And real machines differ: on another one, stock '
+           'latency`, with and without `--stock`). Of 22.5 us of a message of '
+           '4 KiB between GPUs, stock, its two copies by hand explain 17.5 '
+           '([by hand](by-hand.md#calls-and-copies)). And real machines '
+           'differ: on another one, stock '
            'took 1 to 46 %% longer for cells of up to 1 MiB, 9 %% in the median '
            '(three to four pairs, part h200-x2-312577dd-10 of the logs).' % (
                100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '']

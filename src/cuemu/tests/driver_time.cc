@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
+#include <sys/uio.h>
 
 /* 64 MiB take 1398 us over a link; 3 % are 42 us. */
 TEST_F(driver, copy_takes_bytes_over_rate)
@@ -503,6 +504,38 @@ TEST_F(driver, programs_wait_as_long_as_they_ask)
         for (const double &ms : waits) {
             EXPECT_GE(ms, 99) << &ms - waits;
         }
+    });
+}
+
+/* Copies from another process's memory are work of the modelled processor:
+   0.5 us, and 52.4 us for 1 MiB, whatever the slowdown. */
+TEST_F(driver, reads_of_another_process_take_modelled_time)
+{
+    const char *lib = getenv("CUEMU_LIB");
+
+    if (lib == nullptr) {
+        GTEST_SKIP() << "CUEMU_LIB is not set";
+    }
+
+    setenv("CUEMU_SLOWDOWN", "100", 1);
+    run(1, [&](int) {
+        void *preload = dlopen((std::string(lib) +
+                                "/libcuemu_preload.so").c_str(), RTLD_NOW);
+        ASSERT_NE(nullptr, preload) << dlerror();
+        auto read = (decltype(&process_vm_readv))dlsym(preload,
+                                                       "process_vm_readv");
+        std::vector<char> to(MiB), from(MiB, 7);
+        iovec here = {to.data(), MiB}, there = {from.data(), MiB};
+
+        use(0);
+        double begin = emulated_ms();
+        for (int i = 0; i < 50; ++i) {
+            ASSERT_EQ((ssize_t)MiB, read(getpid(), &here, 1, &there, 1, 0));
+        }
+        EXPECT_NEAR(50 * 0.0529, emulated_ms() - begin, 0.2);
+        EXPECT_EQ(from, to);
+        EXPECT_EQ(-1, read(getpid(), &here, 1, &there, 1, 1));
+        EXPECT_EQ(EINVAL, errno);
     });
 }
 
