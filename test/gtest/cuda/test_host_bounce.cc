@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/host/host_block.h>
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 }
@@ -10,6 +11,8 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <vector>
 
 static unsigned registrations;
@@ -89,4 +92,24 @@ TEST_F(HostBounce, a_refused_registration_is_not_repeated)
     EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));
     EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));
     EXPECT_EQ(1u, registrations);
+}
+
+TEST_F(HostBounce, lacking_memory_is_asked_for_again)
+{
+    constexpr size_t size = UCT_CUDA_HOST_BOUNCE_SLOTS *
+                            UCT_CUDA_HOST_BOUNCE_MAX_SIZE;
+    uct_cuda_host_block_t block = {};
+    rlimit before, none;
+
+    ASSERT_EQ(0, getrlimit(RLIMIT_AS, &before));
+    none          = before;
+    none.rlim_cur = 1;
+    ASSERT_EQ(0, setrlimit(RLIMIT_AS, &none));
+    ucs_status_t status = uct_cuda_host_block_lock(&block, size);
+    ASSERT_EQ(0, setrlimit(RLIMIT_AS, &before));
+    EXPECT_EQ(UCS_ERR_NO_MEMORY, status);
+
+    EXPECT_EQ(UCS_OK, uct_cuda_host_block_lock(&block, size));
+    ASSERT_NE(nullptr, block.memory);
+    munmap(block.memory, size);
 }

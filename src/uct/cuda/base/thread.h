@@ -29,6 +29,7 @@ BEGIN_C_DECLS
  *                                    invalidation
  *      node/exports.c                exported allocations
  *      copy/kernel.c                 loading the copy kernel
+ *      copy/legs.c                   host memory of copies in two legs
  *      run/background.c              threads of set-up; these take no lock
  *      multipath/traffic.c           traffic on the links
  *      run/device.c                  streams and kernels of collectives

@@ -41,7 +41,8 @@ typedef struct {
     size_t       bytes;
 } legs_t;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* order:
+                                                            base/thread.h */
 
 
 /* ---------------------------------------------------------- data of a side */

@@ -31,17 +31,18 @@ ucs_status_t uct_cuda_host_block_lock(uct_cuda_host_block_t *block, size_t size)
     }
 
     block->is_locked = false;
-    status = uct_cuda_ctx_current(&block->context, &block->context_id);
-    block->is_known = (status == UCS_OK);
-    if (status != UCS_OK) {
-        return status;
-    }
-
+    block->is_known  = false;
     if (block->memory == NULL) {
         block->memory = uct_cuda_host_map(size);
         if (block->memory == NULL) {
             return UCS_ERR_NO_MEMORY;
         }
+    }
+
+    status = uct_cuda_ctx_current(&block->context, &block->context_id);
+    block->is_known = (status == UCS_OK);
+    if (status != UCS_OK) {
+        return status;
     }
 
     status = UCT_CUDA_CALL_NOLOG(cuMemHostRegister, block->memory, size,
