@@ -815,7 +815,7 @@ int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint)
 void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
 {
     cuemu_clock_rank_t *r = &clk->ranks[rank];
-    uint64_t owner, used;
+    uint64_t owner, used, cpu_ns, left;
 
     if (clk->is_wall) {
         return;
@@ -827,9 +827,12 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
         cuemu_rank_skip(r, owner);
     } else if ((thread >= 0) && (r->threads[thread].cpu_ns > 0)) {
         /* another thread of the rank waits in the driver: leave out the
-           processor time of this one's call */
+           processor time of this one's call, unless the end of a wait has */
         used        = cuemu_clock_source->thread_ns() -
                       r->threads[thread].cpu_ns;
+        cpu_ns      = cuemu_rank_cpu(r);
+        left        = (cpu_ns > r->cpu_ns) ? cpu_ns - r->cpu_ns : 0;
+        used        = (used < left) ? used : left;
         r->cpu_ns  += used;
         r->seen_ns += used;
     }

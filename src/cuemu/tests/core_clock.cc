@@ -463,6 +463,23 @@ TEST_F(clock_source, a_busy_thread_makes_no_wait_longer)
     EXPECT_NEAR(until + ms, now(0), 40 * us);
 }
 
+/* A thread's call takes 3 ms of processor time, while another thread's wait
+   ends and leaves them out. The call's end does not do so once more. */
+TEST_F(clock_source, a_call_is_left_out_once)
+{
+    attach(0);
+    fake.thread_ns = ms;
+    int a          = wait(0, us, 7);
+    int b          = cuemu_clock_call_begin(&m_clk, 0, 8, -1);
+    run(3 * ms, {0});
+    fake.thread_ns += 3 * ms;
+    leave(0, a);
+    cuemu_clock_call_end(&m_clk, 0, b);
+    uint64_t before = now(0);
+    run(2 * ms, {0});
+    EXPECT_NEAR(before + 2 * ms, now(0), 40 * us);
+}
+
 /* Stopped by a signal or a debugger during a wait. */
 TEST_F(clock_source, a_stopped_rank_does_not_hold_back_time)
 {
