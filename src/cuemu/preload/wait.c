@@ -126,9 +126,9 @@ CUEMU_WAIT(sem_clockwait, id, (sem_t *sem, clockid_t id), (sem, id))
 CUEMU_EXPORT int poll(struct pollfd *fds, nfds_t num_fds, int ms)
 {
     static int (*libc)(struct pollfd *fds, nfds_t num_fds, int ms);
-    const uint64_t duration = (ms > 0) ? ms * CUEMU_NS_PER_MS : 0;
-    const uint64_t end      = cuemu_emulated_ns(CLOCK_MONOTONIC) + duration;
-    int late                = 0;
+    const uint64_t begin = (ms > 0) ? cuemu_emulated_ns(CLOCK_MONOTONIC) : 0;
+    const uint64_t end   = begin + (ms > 0 ? ms * CUEMU_NS_PER_MS : 0);
+    int late             = 0;
     int result, left;
     uint64_t now;
 
