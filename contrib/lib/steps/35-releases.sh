@@ -59,7 +59,12 @@ release_takes() {
     release_moves "$run" || return
     # UCX sets up its hooks on CUDA for the cache of registrations alone, and not at all
     # behind other hooks
-    UCX_MEMTYPE_CACHE=n UCX_RCACHE_ENABLE=y release_moves "$run"
+    UCX_MEMTYPE_CACHE=n UCX_RCACHE_ENABLE=y release_moves "$run" || return
+    # with this mode UCX's hooks see nothing: the module must not rely on them
+    UCX_MEM_CUDA_HOOK_MODE=none UCX_LOG_LEVEL=debug \
+        "$run" --emulate beluga "$ucx_info" -d 2>&1 |
+        grep 'the cache of memory types' ||
+        { say "relies on hooks on CUDA that UCX_MEM_CUDA_HOOK_MODE turns off"; return 1; }
 }
 
 # nixl_check [--stock] ARGUMENTS...: run test/nixl/check with NIXL's wheel, which

@@ -8,6 +8,7 @@
 #include "host.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define UCT_ABI_UNMAP_PRIORITY 1000 /* runs after UCX's own handlers */
@@ -31,12 +32,26 @@ static int uct_abi_memtype_sees_maps(const char *path)
     return sees_maps;
 }
 
+/* Return whether UCX hooks the driver's functions themselves. By relocation it
+   sees only calls through symbols of loaded objects, not those by an address
+   from cuGetProcAddress(); and with "none" it claims to have hooks. */
+static int uct_abi_memtype_patches(void)
+{
+    const char *modes = getenv("UCX_MEM_CUDA_HOOK_MODE");
+
+    return (modes == NULL) || (strcasestr(modes, "bistro") != NULL);
+}
+
 uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void)
 {
     uct_abi_host_list_t *head = uct_abi_host.sym.ucm_event_installer_list;
     uct_abi_host_list_t *link;
     const char *name;
     Dl_info info;
+
+    if (!uct_abi_memtype_patches()) {
+        return UCT_ABI_MEMTYPE_CACHE_BLIND;
+    }
 
     for (link = head->next; (link != NULL) && (link != head);
          link = link->next) {
