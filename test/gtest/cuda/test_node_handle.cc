@@ -540,6 +540,29 @@ TEST_F(IpcDescriptor, each_key_is_mapped_that_needs_a_descriptor)
     uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
 }
 
+/* A copy fails if its memory is not mapped: a debugger stopped the exporter for
+   a moment, and it answers again */
+TEST_F(IpcDescriptor, a_copy_asks_an_exporter_that_was_stopped)
+{
+    uct_cuda_node_mapping_t *mapping;
+
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    driver.offer_handles();
+    driver.table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+    tell(ASKED);
+    kill(child, SIGSTOP);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    kill(child, SIGCONT);
+    ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&handle, 0, &mapping));
+    uct_cuda_node_cache_put(mapping, false);
+    EXPECT_EQ(UCS_OK, unpack()) << "it has answered";
+    uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
+    uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
+}
+
 /* Exporters whose descriptors this process may not duplicate: a container's
    seccomp profile refuses pidfd_getfd(), or they have another PID namespace */
 class IpcNamed : public IpcDescriptor
@@ -643,7 +666,7 @@ protected:
                                                              handle.pid);
 
         return uct_cuda_node_descriptors_ask(
-                server, uct_cuda_file_inode(server), notice);
+                server, uct_cuda_file_inode(server), notice, true);
     }
 };
 
@@ -700,6 +723,22 @@ TEST_F(IpcNamed, an_exporter_is_waited_for_once)
     EXPECT_LE(0, ask(&handle.notice)) << "by another process";
 }
 
+/* Keys unpacked later use the memory again */
+TEST_F(IpcNamed, an_exporter_that_answers_again_is_asked)
+{
+    tell(ASKED);
+    EXPECT_TRUE(succeeds([] { return true; }, [this] {
+        kill(child, SIGSTOP);
+        const bool is_silent = (ask(&handle.notice) == -1);
+        kill(child, SIGCONT);
+        const auto start = now();
+        while ((ask(&handle.notice) == -1) && (now() - start < 8)) {
+            usleep(1000);
+        }
+        return is_silent && (now() - start < 8);
+    }));
+}
+
 /* The time for room in the queue and the one for the answer are the same */
 TEST_F(IpcNamed, a_full_queue_does_not_add_to_the_wait)
 {
@@ -719,7 +758,7 @@ TEST_F(IpcNamed, a_full_queue_does_not_add_to_the_wait)
         const int server = uct_cuda_node_descriptors_connect(own.self.pid_ns,
                                                              own.self.pid);
         const int fd = uct_cuda_node_descriptors_ask(
-                server, uct_cuda_file_inode(server), &own.request.notice);
+                server, uct_cuda_file_inode(server), &own.request.notice, true);
         reader.join();
         return (count > 0) && (fd == -1) && (now() - start < 2.5);
     }));

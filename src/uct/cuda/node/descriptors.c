@@ -22,8 +22,14 @@
 /* Time that a peer waits for an exporter, which may be stopped (ns) */
 #define WAIT_NS (2000ul * 1000 * 1000)
 
-/* Time without further requests to an exporter that did not answer one (ns) */
+/* Time in which a peer with a fallback does not wait again for an exporter that
+ * did not answer (ns) */
 #define SILENT_NS (10ul * 1000 * 1000 * 1000)
+
+/* In this time, interval of requests that find out whether it answers again,
+ * and the wait for each (ns) */
+#define RETRY_NS (200ul * 1000 * 1000)
+#define RETRY_WAIT_NS (20ul * 1000 * 1000)
 
 /* Silent exporters remembered */
 #define MAX_SILENT 16
@@ -52,14 +58,15 @@ typedef union {
 
 
 /* Exporters that did not answer in time, by the random number of their
- * invalidation page: a new process of the same PID has another one. A stopped
- * exporter is asked again after SILENT_NS. */
+ * invalidation page: a new process of the same PID has another one. An answer
+ * removes the exporter. */
 static struct {
     pthread_mutex_t lock; /* takes no other lock */
     unsigned        next;
     struct {
         uint32_t page_id;
         uint64_t end;
+        uint64_t retry; /* time of the next request */
     } list[MAX_SILENT];
 } silent = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -382,37 +389,73 @@ static bool send_request(int peers_end, const request_t *request, int reply,
     return true;
 }
 
-static bool is_silent(uint32_t page_id)
+/* Return the number of an exporter that is silent now; MAX_SILENT: it is not.
+ * Call with the lock held. */
+static unsigned find_silent(uint32_t page_id, uint64_t now)
+{
+    unsigned i = 0;
+
+    while ((i < MAX_SILENT) && ((silent.list[i].page_id != page_id) ||
+                                (now >= silent.list[i].end))) {
+        ++i;
+    }
+
+    return i;
+}
+
+/* Return the time to wait for an exporter by a peer with a fallback; 0: do not
+ * ask */
+static uint64_t wait_for(uint32_t page_id)
 {
     const uint64_t now = uct_cuda_now_ns();
-    bool answer        = false;
+    uint64_t wait      = WAIT_NS;
     unsigned i;
 
     pthread_mutex_lock(&silent.lock);
-    for (i = 0; i < MAX_SILENT; ++i) {
-        answer |= (silent.list[i].page_id == page_id) &&
-                  (now < silent.list[i].end);
+    i = find_silent(page_id, now);
+    if (i < MAX_SILENT) {
+        wait = (now < silent.list[i].retry) ? 0 : RETRY_WAIT_NS;
+        if (wait > 0) {
+            silent.list[i].retry = now + RETRY_NS;
+        }
     }
     pthread_mutex_unlock(&silent.lock);
-    return answer;
+    return wait;
+}
+
+static void note_answer(uint32_t page_id)
+{
+    unsigned i;
+
+    pthread_mutex_lock(&silent.lock);
+    i = find_silent(page_id, uct_cuda_now_ns());
+    if (i < MAX_SILENT) {
+        silent.list[i].end = 0;
+    }
+    pthread_mutex_unlock(&silent.lock);
 }
 
 static void note_silent(uint32_t page_id)
 {
+    const uint64_t now = uct_cuda_now_ns();
+
     pthread_mutex_lock(&silent.lock);
-    silent.list[silent.next].page_id = page_id;
-    silent.list[silent.next].end     = uct_cuda_now_ns() + SILENT_NS;
-    silent.next                      = (silent.next + 1) % MAX_SILENT;
+    if (find_silent(page_id, now) == MAX_SILENT) {
+        silent.list[silent.next].page_id = page_id;
+        silent.list[silent.next].end     = now + SILENT_NS;
+        silent.list[silent.next].retry   = now + RETRY_NS;
+        silent.next                      = (silent.next + 1) % MAX_SILENT;
+    }
     pthread_mutex_unlock(&silent.lock);
 }
 
-/* Send a request and wait for the answer, WAIT_NS in all. @return Bytes of the
- * answer; 0: the exporter refused or ended; -1: it could not be asked, or did
- * not answer in time. *fd_p is -1 or a descriptor owned by the caller. */
+/* Send a request and wait for the answer, @a wait ns in all. @return Bytes of
+ * the answer; 0: the exporter refused or ended; -1: it could not be asked, or
+ * did not answer in time. *fd_p is -1 or a descriptor owned by the caller. */
 static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
-                   void *data, size_t size, int *fd_p)
+                   uint64_t wait, void *data, size_t size, int *fd_p)
 {
-    const uint64_t end = uct_cuda_now_ns() + WAIT_NS;
+    const uint64_t end = uct_cuda_now_ns() + wait;
     ssize_t received   = -1;
     bool is_sent;
     int reply[2];
@@ -432,7 +475,9 @@ static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
     }
 
     close(reply[0]);
-    if ((received < 0) && (uct_cuda_now_ns() >= end)) {
+    if (received >= 0) {
+        note_answer(request->notice.page_id);
+    } else if (uct_cuda_now_ns() >= end) {
         note_silent(request->notice.page_id);
     }
 
@@ -466,7 +511,7 @@ int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
 
     if (server >= 0) {
         fd = uct_cuda_node_descriptors_ask(server, uct_cuda_file_inode(server),
-                                           &page);
+                                           &page, true);
         close(server);
     }
 
@@ -474,17 +519,21 @@ int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
 }
 
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
-                                  const uct_cuda_node_invalidation_t *notice)
+                                  const uct_cuda_node_invalidation_t *notice,
+                                  bool has_fallback)
 {
     const request_t request = {.notice = *notice};
+    const uint64_t wait     = has_fallback ? wait_for(notice->page_id) :
+                                             WAIT_NS;
     char byte;
     int fd;
 
-    if (is_silent(notice->page_id)) {
+    if (wait == 0) {
         return -1;
     }
 
-    if ((ask(peers_end, inode, &request, &byte, sizeof(byte), &fd) <= 0) &&
+    if ((ask(peers_end, inode, &request, wait, &byte, sizeof(byte), &fd) <=
+         0) &&
         (fd >= 0)) {
         close(fd);
         return -1;
@@ -505,7 +554,7 @@ uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
     ssize_t received;
     int fd;
 
-    received = ask(peers_end, inode, &request, answer, size, &fd);
+    received = ask(peers_end, inode, &request, WAIT_NS, answer, size, &fd);
     if (fd >= 0) {
         close(fd);
     }

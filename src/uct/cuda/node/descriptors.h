@@ -82,16 +82,18 @@ int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
                                        uint32_t page_id);
 
 /**
- * Ask an exporter for a descriptor and wait for it, 2 s at most. An exporter
- * that did not answer in time is not asked again for 10 s.
+ * Ask an exporter for a descriptor and wait for it, 2 s at most.
  *
  * @param peers_end, inode  Duplicate of the peer end, in this process, and its
  *                   expected inode.
+ * @param has_fallback  For 10 s do not wait again for an exporter that did not
+ *                   answer, unless it answers again.
  * @return Descriptor, closed by the caller; -1: not available, no answer, or
  *         exporter gone. @a peers_end stays open.
  */
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
-                                  const uct_cuda_node_invalidation_t *notice);
+                                  const uct_cuda_node_invalidation_t *notice,
+                                  bool has_fallback);
 
 /**
  * Ask an exporter in the same way for the handle of the memory that is at these

@@ -84,6 +84,9 @@ static struct {
 /* Smallest piece that any GPU maps, bytes */
 #define MIN_PIECE 65536
 
+/* Handles that this thread cannot open have a fallback */
+static __thread bool has_fallback;
+
 
 bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
 {
@@ -425,7 +428,8 @@ static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
 
     server = fetch_server(view, handle, pidfd, &inode);
     if (server >= 0) {
-        fd = uct_cuda_node_descriptors_ask(server, inode, &handle->notice);
+        fd = uct_cuda_node_descriptors_ask(server, inode, &handle->notice,
+                                           has_fallback);
         close(server);
     }
 
@@ -1036,6 +1040,11 @@ static ucs_status_t open_pool_checked(const uct_cuda_node_handle_t *handle,
     }
 
     return status;
+}
+
+void uct_cuda_node_handle_set_fallback(bool is_there)
+{
+    has_fallback = is_there;
 }
 
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,

@@ -161,6 +161,11 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);
 
+/** Set whether handles that this thread cannot open have a fallback: then it
+ *  does not wait again and again for an exporter that does not answer. A copy
+ *  has none. */
+void uct_cuda_node_handle_set_fallback(bool is_there);
+
 /**
  * Ask a peer for the handle of the memory that is at these addresses now. Other
  * threads may do so at the same time.

@@ -40,14 +40,17 @@ static struct {
 } reach = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Map the memory as a trial; the mapping stays for the coming transfer */
+/* Map the memory as a trial: UCX has other transports. The mapping stays for
+ * the coming transfer. */
 static ucs_status_t
 try_to_map(const uct_cuda_node_handle_t *handle, int device)
 {
     uct_cuda_node_mapping_t *mapping;
     ucs_status_t status;
 
+    uct_cuda_node_handle_set_fallback(true);
     status = uct_cuda_node_cache_get(handle, device, &mapping);
+    uct_cuda_node_handle_set_fallback(false);
     if (status == UCS_OK) {
         uct_cuda_node_cache_put(mapping, true);
     }
