@@ -344,3 +344,39 @@ TEST(ThreadsWatch, a_process_without_exports_receives_requests_and_wakeups)
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     EXPECT_EXIT(_exit(start()), ::testing::ExitedWithCode(0), "");
 }
+
+/* A peer that maps memory in many pieces asks for one after the other. A check
+   of all memory after each answer would take longer than the mapping. */
+TEST(ThreadsWatch, requests_do_not_wait_for_a_check_each)
+{
+    static std::atomic<unsigned> looks;
+    static const uct_cuda_node_watched_t watched = {
+        [] {
+            ++looks;
+            return true;
+        },
+        nullptr, nullptr, nullptr
+    };
+    auto start = [] {
+        const uct_cuda_node_descriptors_t *socket =
+                uct_cuda_node_watch_start(&watched);
+        std::chrono::steady_clock::time_point begin;
+        unsigned first, count;
+
+        usleep(100000);
+        begin = std::chrono::steady_clock::now();
+        first = looks;
+        for (int i = 0; i < 300; ++i) {
+            uct_cuda_node_descriptors_wake(socket);
+            usleep(1000);
+        }
+        count = looks - first;
+        /* one every 20 ms */
+        return (socket == nullptr) ||
+               (count > 2 + (std::chrono::steady_clock::now() - begin) /
+                                    std::chrono::milliseconds(20));
+    };
+
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(_exit(start()), ::testing::ExitedWithCode(0), "");
+}

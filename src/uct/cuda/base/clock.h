@@ -17,4 +17,12 @@ static inline uint64_t uct_cuda_now_ns(void)
            (uint64_t)now.tv_nsec;
 }
 
+/** Return the time until @a end (ns), rounded up to ms; 0: it is over. */
+static inline int uct_cuda_ms_until(uint64_t end)
+{
+    const uint64_t now = uct_cuda_now_ns();
+
+    return (now < end) ? (int)((end - now) / 1000000) + 1 : 0;
+}
+
 #endif

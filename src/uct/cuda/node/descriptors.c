@@ -346,20 +346,13 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
     }
 }
 
-static int milliseconds_until(uint64_t end)
-{
-    const uint64_t now = uct_cuda_now_ns();
-
-    return (now < end) ? (int)((end - now) / 1000000) + 1 : 0;
-}
-
 /* Wait until the exporter answers or closes its end of the socket, or until
  * the time is over. The caller finds out by receiving. */
 static void wait_for_answer(int socket, uint64_t end)
 {
     struct pollfd poll_fd = {.fd = socket, .events = POLLIN};
 
-    (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, milliseconds_until(end)));
+    (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, uct_cuda_ms_until(end)));
 }
 
 /* Return whether a socket is connected to a named one; otherwise it is a

@@ -2,6 +2,7 @@
 /* The thread, its start, its end, and forks. */
 #include <uct/cuda/node/watch.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/retry.h>
 #include <uct/cuda/base/thread.h>
@@ -11,7 +12,8 @@
 #include <unistd.h>
 
 
-#define PERIOD_MS 20
+/* Interval of checks */
+#define PERIOD_NS (20ul * 1000 * 1000)
 
 /* Interval of checks with no memory to watch: the socket that wakes the thread
  * may have been closed */
@@ -83,10 +85,11 @@ static const uct_cuda_node_watched_t *get_server(void)
 }
 
 /* Answer the peers' requests for descriptors, and let each client check its
- * memory once. @return true: a client has memory to watch */
-static bool look(void)
+ * memory once if the time has come: a peer that maps memory in many pieces asks
+ * for one after the other. @return true: a client has memory to watch */
+static bool look(bool is_due)
 {
-    bool has_work = false;
+    bool has_work = !is_due;
     const uct_cuda_node_watched_t *watched, *server;
     unsigned i;
 
@@ -94,7 +97,7 @@ static bool look(void)
     server = get_server();
     uct_cuda_node_descriptors_answer(&watch.socket, server->make,
                                      server->renew);
-    for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
+    for (i = 0; is_due && ((watched = get_watched(i)) != NULL); ++i) {
         has_work |= watched->look();
     }
     pthread_mutex_unlock(&watch.busy);
@@ -118,18 +121,25 @@ static void add_watched(const uct_cuda_node_watched_t *watched)
 
 static void *watch_main(void *arg)
 {
-    bool has_work;
+    bool has_work = false;
+    uint64_t due  = 0;
+    bool is_due;
 
     while (!__atomic_load_n(&watch.is_over, __ATOMIC_ACQUIRE)) {
         /* a client added after this check sees the thread asleep and wakes
          * it */
         __atomic_store_n(&watch.is_asleep, true, __ATOMIC_SEQ_CST);
-        has_work = look();
+        is_due   = !has_work || (uct_cuda_now_ns() >= due);
+        has_work = look(is_due);
+        if (is_due) {
+            due = uct_cuda_now_ns() + PERIOD_NS;
+        }
         if (has_work) {
             __atomic_store_n(&watch.is_asleep, false, __ATOMIC_SEQ_CST);
         }
         uct_cuda_node_descriptors_wait(&watch.socket,
-                                       has_work ? PERIOD_MS : IDLE_MS);
+                                       has_work ? uct_cuda_ms_until(due) :
+                                                  IDLE_MS);
     }
 
     return NULL;
