@@ -165,7 +165,7 @@ protected:
     enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q', OTHER = 'x',
            LARGER = 'l', SHORTER = '<', OTHER_GPU = 'g', NOT_MAPPED = 'n',
            CUT_OFF = 'c', NONE = '-', PIECES = 'p', UNNAMED = 'u',
-           EXECUTED = 'e' };
+           EXECUTED = 'e', REMAPPED = 'r' };
 
     int control[2];
 
@@ -211,7 +211,9 @@ protected:
             return (write(fd, pieces, sizeof(pieces)) ==
                     (ssize_t)sizeof(pieces)) ? fd : -1;
         }
-        return ((notice->slot == 5) && (write(fd, "asked", 5) == 5)) ? fd : -1;
+        return ((notice->slot == 5) &&
+                (notice->generation == current.notice.generation) &&
+                (write(fd, "asked", 5) == 5)) ? fd : -1;
     }
 
     /* The handle is a range, whose pieces are at no address of its process */
@@ -298,8 +300,9 @@ protected:
                     return;
                 }
                 kind = what;
-                if (what == OVER) {
+                if ((what == OVER) || (what == REMAPPED)) {
                     uct_cuda_node_invalidation_end(5);
+                    current.notice.generation += (what == REMAPPED);
                 }
                 if (what == EXECUTED) {
                     become_other(notice.fd, shown);
@@ -536,6 +539,26 @@ TEST_F(IpcDescriptor, each_key_is_mapped_that_needs_a_descriptor)
     handle.notice.slot  = 6;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
+    uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
+    uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
+}
+
+/* The key was packed before, as one of NIXL's metadata */
+TEST_F(IpcDescriptor, a_key_of_memory_mapped_anew_is_unpacked)
+{
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    driver.offer_handles();
+    driver.table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+    tell(ASKED);
+    EXPECT_EQ(UCS_OK, unpack());
+    tell(REMAPPED);
+    (void)uct_cuda_node_cache_unmap_freed();
+    ++handle.remaps; /* another key than the cached one */
+    EXPECT_EQ(UCS_OK, unpack());
+    EXPECT_EQ(2u, imports);
     uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
     uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
 }

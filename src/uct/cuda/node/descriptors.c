@@ -396,13 +396,16 @@ static unsigned find_silent(uint32_t page_id, uint64_t now)
     return i;
 }
 
-/* Return the time to wait for an exporter by a peer with a fallback; 0: do not
- * ask */
-static uint64_t wait_for(uint32_t page_id)
+/* Return the time to wait for an exporter; 0: do not ask */
+static uint64_t get_wait(uint32_t page_id, bool has_fallback)
 {
     const uint64_t now = uct_cuda_now_ns();
     uint64_t wait      = WAIT_NS;
     unsigned i;
+
+    if (!has_fallback) {
+        return wait;
+    }
 
     pthread_mutex_lock(&silent.lock);
     i = find_silent(page_id, now);
@@ -516,8 +519,7 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   bool has_fallback)
 {
     const request_t request = {.notice = *notice};
-    const uint64_t wait     = has_fallback ? wait_for(notice->page_id) :
-                                             WAIT_NS;
+    const uint64_t wait     = get_wait(notice->page_id, has_fallback);
     char byte;
     int fd;
 
@@ -539,15 +541,21 @@ ucs_status_t
 uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
                                      const uct_cuda_node_invalidation_t *notice,
                                      uint64_t base, uint64_t length,
-                                     void *answer, size_t size)
+                                     bool has_fallback, void *answer,
+                                     size_t size)
 {
     const request_t request = {.notice = *notice,
                                .base   = base,
                                .length = length};
+    const uint64_t wait     = get_wait(notice->page_id, has_fallback);
     ssize_t received;
     int fd;
 
-    received = ask(peers_end, inode, &request, WAIT_NS, answer, size, &fd);
+    if (wait == 0) {
+        return UCS_ERR_NOT_CONNECTED;
+    }
+
+    received = ask(peers_end, inode, &request, wait, answer, size, &fd);
     if (fd >= 0) {
         close(fd);
     }

@@ -109,6 +109,7 @@ ucs_status_t
 uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
                                      const uct_cuda_node_invalidation_t *notice,
                                      uint64_t base, uint64_t length,
-                                     void *answer, size_t size);
+                                     bool has_fallback, void *answer,
+                                     size_t size);
 
 #endif

@@ -503,7 +503,8 @@ uct_cuda_node_handle_renew(const uct_cuda_node_invalidation_view_t *view,
         status = uct_cuda_node_descriptors_ask_handle(server, inode,
                                                       &handle->notice,
                                                       handle->base,
-                                                      handle->length, &answer,
+                                                      handle->length,
+                                                      has_fallback, &answer,
                                                       sizeof(answer));
         close(server);
     }

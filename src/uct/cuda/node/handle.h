@@ -161,9 +161,9 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);
 
-/** Set whether handles that this thread cannot open have a fallback: then it
- *  does not wait again and again for an exporter that does not answer. A copy
- *  has none. */
+/** Set whether handles that this thread cannot open or renew have a fallback:
+ *  it does not wait again and again for an exporter that does not answer. A
+ *  copy has none. */
 void uct_cuda_node_handle_set_fallback(bool is_there);
 
 /**

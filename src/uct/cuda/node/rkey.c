@@ -394,6 +394,27 @@ enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
     return UCS_OK;
 }
 
+/* If the peer has unmapped a key's memory, ask which memory is there now. After
+ * a failure mapping the old one fails. */
+static void renew(uct_cuda_node_handle_t *handle)
+{
+    uct_cuda_node_invalidation_view_t *view =
+            uct_cuda_node_handle_is_mapped(handle) ?
+                    uct_cuda_node_cache_view_get(handle) :
+                    NULL;
+
+    if (view == NULL) {
+        return;
+    }
+
+    if (uct_cuda_node_invalidation_view_is_over(view, &handle->notice)) {
+        uct_cuda_node_handle_set_fallback(true);
+        (void)uct_cuda_node_handle_renew(view, handle);
+        uct_cuda_node_handle_set_fallback(false);
+    }
+    uct_cuda_node_cache_view_put(view);
+}
+
 /* Unpack a key of any alignment. A key of this process's own memory is checked
  * with the driver every time. */
 static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
@@ -439,7 +460,8 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
 
     rkey->from    = uct_cuda_end_gpu(context.device);
     rkey->reached = 1u << context.device;
-    status        = reach_check(&packed.handle, context.device, &rkey->stream);
+    renew(&packed.handle);
+    status = reach_check(&packed.handle, context.device, &rkey->stream);
     uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
         goto err_free;
