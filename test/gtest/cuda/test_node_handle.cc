@@ -482,6 +482,29 @@ TEST_F(IpcDescriptor, a_descriptor_of_a_later_program_is_not_used)
     EXPECT_STREQ("asked", imported);
 }
 
+/* An exporter without a socket: the handle has the number itself */
+TEST_F(IpcDescriptor, a_number_in_a_handle_is_not_used_after_its_program)
+{
+    uct_cuda_node_invalidation_view_t *view;
+
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    tell(SHOWN);
+    view = uct_cuda_node_handle_view(&handle);
+    ASSERT_NE(nullptr, view);
+    handle.os.fd = uct_cuda_node_invalidation_view_fd(view, &handle.notice);
+    uct_cuda_node_invalidation_view_put(view);
+    EXPECT_EQ(UCS_OK, open());
+    EXPECT_STREQ("asked", imported);
+    tell(EXECUTED);
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
+    EXPECT_STREQ("asked", imported);
+    tell(OVER);
+    EXPECT_EQ(UCS_ERR_NOT_CONNECTED, open());
+}
+
 /* A peer's memory needs descriptors for a moment: at every number of free ones
    the result is right, and names their want */
 TEST_F(IpcDescriptor, without_a_free_descriptor_the_error_says_so)

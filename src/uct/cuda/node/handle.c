@@ -453,6 +453,35 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
     return fd;
 }
 
+/* Duplicate the descriptor whose number is in the handle: its exporter cannot
+ * be asked. If it has a page, the number is right while the page says so. */
+static int fetch_numbered(const uct_cuda_node_handle_t *handle, int pidfd)
+{
+    int fd = get_fd(handle->pid, pidfd, handle->os.fd);
+    uct_cuda_node_invalidation_view_t *view;
+    bool is_right;
+
+    if ((fd < 0) || (handle->notice.page_id == 0)) {
+        return fd;
+    }
+
+    view     = uct_cuda_node_handle_view(handle);
+    is_right = (view != NULL) &&
+               !uct_cuda_node_invalidation_view_is_over(view,
+                                                        &handle->notice) &&
+               uct_cuda_node_invalidation_view_is_current(view,
+                                                          &handle->notice);
+    if (view != NULL) {
+        uct_cuda_node_invalidation_view_put(view);
+    }
+    if (!is_right) {
+        close(fd);
+        fd = -1;
+    }
+
+    return fd;
+}
+
 /* Open the exporter's process. The kernel looks up a PID in this process's
  * namespace: the PID of another container may name another process here, with
  * other files under its numbers. @return -1: not available */
@@ -533,7 +562,7 @@ fetch_fd(const uct_cuda_node_handle_t *handle, int *fd_p)
     errno = 0;
     pidfd = open_pid(handle);
     *fd_p = (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) ?
-                 get_fd(handle->pid, pidfd, handle->os.fd) :
+                 fetch_numbered(handle, pidfd) :
                  fetch_by_page(handle, pidfd);
     close_pid(pidfd);
     return (*fd_p >= 0)                             ? UCS_OK :
