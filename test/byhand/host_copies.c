@@ -120,7 +120,7 @@ static void *shared_memory(size_t size)
 
 static void serve(void)
 {
-    volatile char sum = 0;
+    const volatile char *bytes = shared;
     size_t i;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -134,7 +134,7 @@ static void serve(void)
             memset(shared, 1, board->size);
         }
         for (i = 0; (board->what == READ) && (i < board->size); i += 64) {
-            sum += shared[i];
+            (void)bytes[i];
         }
         __sync_synchronize();
         board->is_done = 1;
