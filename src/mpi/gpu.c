@@ -176,27 +176,43 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
                                             UCX_MP_MPI_MEMORY_HOST;
 }
 
-static CUresult copy_context(const void *address, CUcontext *ctx_p)
+/* Find the context of memory, NULL if it has none, and its GPU, -1 if it is on
+   the host. */
+static CUresult memory_place(const void *address, CUcontext *ctx_p,
+                             int *device_p)
 {
-    CUcontext ctx                    = NULL;
-    int device                       = -1;
     unsigned type                    = 0;
     CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,
                                         CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                         CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
-    void *values[]                   = {&ctx, &device, &type};
-    CUdevice current                 = -1;
+    void *values[]                   = {ctx_p, device_p, &type};
     CUresult result;
 
-    result = driver.cuPointerGetAttributes(3, attributes, values,
-                                           (CUdeviceptr)address);
+    *ctx_p    = NULL;
+    *device_p = -1;
+    result    = driver.cuPointerGetAttributes(3, attributes, values,
+                                              (CUdeviceptr)address);
+    if (type == CU_MEMORYTYPE_HOST) {
+        *device_p = -1;
+    }
+    return result;
+}
+
+static CUresult copy_context(const void *address, CUcontext *ctx_p)
+{
+    CUdevice current = -1;
+    CUcontext ctx;
+    CUresult result;
+    int device;
+
+    result = memory_place(address, &ctx, &device);
     if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
         /* Pool and VMM memory has no context. Use the current one if it is on
            the same GPU, or if the memory is on the host. Otherwise use the
            primary context, and never release it: usually the program uses it,
            too. */
         result = driver.cuCtxGetCurrent(&ctx);
-        if ((device >= 0) && (type != CU_MEMORYTYPE_HOST) &&
+        if ((device >= 0) &&
             ((ctx == NULL) ||
              (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS) ||
              (current != device))) {
@@ -350,12 +366,37 @@ static CUresult find_piece(const char *address, size_t length,
     return CUDA_SUCCESS;
 }
 
+bool ucx_mp_mpi_gpu_is_reached(const void *address)
+{
+    CUmemLocation location   = {.type = CU_MEM_LOCATION_TYPE_DEVICE};
+    unsigned long long flags = 0;
+    CUcontext ctx;
+    int device;
+
+    if ((memory_place(address, &ctx, &device) != CUDA_SUCCESS) ||
+        (ctx != NULL) || (device < 0) ||
+        (driver.cuCtxGetDevice(&location.id) != CUDA_SUCCESS) ||
+        (location.id == device)) {
+        return true;
+    }
+
+    return (driver.cuMemGetAccess != NULL) &&
+           (driver.cuMemGetAccess(&flags, &location, (CUdeviceptr)address) ==
+            CUDA_SUCCESS) &&
+           (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length)
 {
     ucx_mp_mpi_piece_t piece;
 
-    return (find_piece(address, length, &piece) != CUDA_SUCCESS) ||
-           !piece.is_allocation || (length <= piece.end - (uintptr_t)address);
+    if (find_piece(address, length, &piece) != CUDA_SUCCESS) {
+        return true;
+    }
+
+    return piece.is_allocation ? (length <= piece.end - (uintptr_t)address) :
+                                 (!piece.is_gpu ||
+                                  ucx_mp_mpi_gpu_is_reached(address));
 }
 
 bool ucx_mp_mpi_gpu_holds(const void *address, size_t length)

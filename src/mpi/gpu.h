@@ -72,9 +72,15 @@ bool ucx_mp_mpi_gpu_is_there(void);
    true. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
-/* Return false if the bytes begin in a GPU allocation and cross its end. true
-   also for host memory, for memory without a context (VMM, pools), and if the
-   driver does not know the address. */
+/* Return whether the driver takes copies of memory in the current context. It
+   refuses GPU memory without a context (VMM, pools) unless the context's GPU
+   has access to it. true also for host memory, and if the driver does not know
+   the address. */
+bool ucx_mp_mpi_gpu_is_reached(const void *address);
+
+/* Return false if the bytes begin in a GPU allocation and cross its end, or
+   ucx_mp_mpi_gpu_is_reached() does not hold. true also for host memory, and if
+   the driver does not know the address. */
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
 
 /* Return whether all bytes are in one allocation of GPU or managed memory; of

@@ -32,6 +32,7 @@ typedef struct {
     ucx_mp_mpi_element_t *element; /* NULL: bytes in a row at the address */
     size_t               bytes;    /* packed */
     ptrdiff_t            low, high; /* first byte, and behind the last one */
+    bool                 is_target;
 } side_t;
 
 /* Memory for packed bytes */
@@ -162,7 +163,8 @@ static int side_make_remote(side_t *side, const work_t *work,
         return MPI_ERR_RMA_RANGE;
     }
 
-    side->address = target->address + at;
+    side->address   = target->address + at;
+    side->is_target = true;
     return MPI_SUCCESS;
 }
 
@@ -254,8 +256,23 @@ static bool is_in_context(const work_t *work, const side_t *side)
     return is_same;
 }
 
+/* Make a context current in which the driver takes copies of the side, until
+   work_wait(): the memory's own if it refuses those in the target's context.
+   @return An error class, of the copies so far. */
+static int side_enter(work_t *work, const side_t *side)
+{
+    const char *first = side->address + side->low;
+    int rc            = MPI_SUCCESS;
+
+    if (!side->is_target && !ucx_mp_mpi_gpu_is_reached(first)) {
+        rc = work_end(work);
+        ucx_mp_mpi_copy_begin(&work->copy, first);
+    }
+    return rc;
+}
+
 /* Submit copies of a side's rows to packed bytes at `staged`, with `is_back`
-   from there. @return MPI_SUCCESS, or MPI_ERR_NO_MEM if the rows cannot be
+   from there. @return An error class: MPI_ERR_NO_MEM if the rows cannot be
    found. */
 static int side_copy_rows(work_t *work, const side_t *side, char *staged,
                           bool is_back)
@@ -264,8 +281,13 @@ static int side_copy_rows(work_t *work, const side_t *side, char *staged,
                                   side->bytes, false};
     ucx_mp_mpi_layout_t layout = {.rows = &one, .count = 1};
     const ucx_mp_mpi_strided_t *rows;
+    const int rc = side_enter(work, side);
     ucx_mp_mpi_plane_t plane;
     size_t i;
+
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
 
     if (side->element != NULL) {
         layout = (ucx_mp_mpi_layout_t){0};
@@ -563,9 +585,6 @@ static bool change_on_gpu(work_t *work, const change_t *change,
 
     if ((bytes < KERNEL_MIN) || work->target->is_copied ||
         !change->has_origin ||
-        !ucx_mp_mpi_gpu_is_one(origin->address, bytes) ||
-        (change->has_result &&
-         !ucx_mp_mpi_gpu_is_one(result->address, bytes)) ||
         !ucx_mp_mpi_handles_known(change->args->op, change->base, &op, &type) ||
         ((uintptr_t)target->address % ucx_mp_type_align(type) != 0)) {
         return false;
@@ -576,7 +595,11 @@ static bool change_on_gpu(work_t *work, const change_t *change,
     if (change->has_result) {
         side_sync(work, result);
     }
-    kernels = ucx_mp_mpi_reduce_prepare(&work->copy, op, type);
+    if (ucx_mp_mpi_gpu_is_one(origin->address, bytes) &&
+        (!change->has_result ||
+         ucx_mp_mpi_gpu_is_one(result->address, bytes))) {
+        kernels = ucx_mp_mpi_reduce_prepare(&work->copy, op, type);
+    }
     if ((kernels != NULL) && is_in_context(work, origin) &&
         ((uintptr_t)origin->address % ucx_mp_type_align(type) == 0)) {
         from = origin->address;

@@ -227,14 +227,23 @@ windows() {
         '^ucx_mp_windows: [1-9][0-9]* windows, .* 0 wrong' "$@"
 }
 
-# staged MPI RANKS PROGRAM PATTERN [ARGUMENT...]
+# windows_no_peers MPI: memory that the driver copies in contexts of its own GPU only, on GPUs
+# without peer access
+windows_no_peers() {
+    local kind node=pcie-no-peers
+    for kind in vmm pool; do
+        MP_TEST_ALLOCATOR=$kind windows "$1" || return
+    done
+}
+
+# staged MPI RANKS PROGRAM PATTERN [ARGUMENT...], on node $node if it is set
 staged() {
     local mpirun programs mpi=$1 ranks=$2 program=$3 pattern=$4
     shift 4
     mpi_tools "$mpi" || return
     [ -x "$programs/$program" ] ||
         { say "$programs/$program was not built"; return 1; }
-    passing_on "$pattern" timeout 400 "$mpi_run" --quiet --emulate beluga \
+    passing_on "$pattern" timeout 400 "$mpi_run" --quiet --emulate "${node-beluga}" \
         --slowdown 1 "$mpirun" -n "$ranks" "$programs/$program" "$@"
 }
 
@@ -655,6 +664,8 @@ step windows full 60 "windows distribution" \
      "one-sided calls on windows in GPU memory, and in memory of several kinds"
 step windows-messages full 60 "windows distribution messages" \
     "the same where the MPI cannot read another process's memory"
+step windows-no-peers full 60 "windows_no_peers distribution" \
+    "the same in VMM and pool memory of GPUs without peer access"
 step windows-pt2pt full 60 "windows distribution pt2pt --seed 5" \
      "the same by Open MPI's component pt2pt"
 for mpi_name in openmpi5 mpich; do
