@@ -614,16 +614,22 @@ static double timed(float *send, float *recv, int count, double seconds)
     return longest;
 }
 
+/* Return a sum of GPU memory of all ranks. */
+static op_t device_sum(void)
+{
+    return (op_t){.count    = 1000,
+                  .sent     = 1000,
+                  .received = 1000,
+                  .kind     = ALLREDUCE,
+                  .number   = next_number++,
+                  .mem      = UCX_MP_MEM_DEVICE};
+}
+
 /* Sum GPU memory on a communicator of all ranks. */
 static void reduce_on(MPI_Comm comm, int is_blocking)
 {
     MPI_Request request;
-    op_t op = {.count    = 1000,
-               .sent     = 1000,
-               .received = 1000,
-               .kind     = ALLREDUCE,
-               .number   = next_number++,
-               .mem      = UCX_MP_MEM_DEVICE};
+    op_t op = device_sum();
 
     op_fill(&op);
     if (is_blocking) {
@@ -758,12 +764,7 @@ static void free_while_sending(void)
     const int bytes      = 4 << 20;
     char *message        = calloc(1, bytes);
     MPI_Request *request = malloc(size * sizeof(*request));
-    op_t op              = {.count    = 1000,
-                            .sent     = 1000,
-                            .received = 1000,
-                            .kind     = ALLREDUCE,
-                            .number   = next_number++,
-                            .mem      = UCX_MP_MEM_DEVICE};
+    op_t op              = device_sum();
     MPI_Comm comm;
     int i;
 

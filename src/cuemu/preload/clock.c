@@ -4,9 +4,9 @@
  * Let programs of an emulated node read the emulated clock: replace libc's
  * functions that return the time, sched_yield(), and UCX's progress function,
  * which polling programs call. process_vm_readv() and process_vm_writev(), by
- * which UCX's transport `cma` copies, take modelled time. Sleeping and waiting
- * stay in real time (wait.c). Without a session the functions behave as the
- * replaced ones.
+ * which UCX's transport `cma` copies, take modelled time. Waits other than
+ * poll()'s stay in real time (wait.c). Without a session the functions behave
+ * as the replaced ones.
  */
 #include "preload.h"
 

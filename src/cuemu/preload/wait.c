@@ -126,15 +126,18 @@ CUEMU_WAIT(sem_clockwait, id, (sem_t *sem, clockid_t id), (sem, id))
 CUEMU_EXPORT int poll(struct pollfd *fds, nfds_t num_fds, int ms)
 {
     static int (*libc)(struct pollfd *fds, nfds_t num_fds, int ms);
-    const uint64_t begin = (ms > 0) ? cuemu_emulated_ns(CLOCK_MONOTONIC) : 0;
-    const uint64_t end   = begin + (ms > 0 ? ms * CUEMU_NS_PER_MS : 0);
-    int late             = 0;
+    int late = 0;
     int result, left;
-    uint64_t now;
+    uint64_t now, end;
 
     CUEMU_LIBC(libc, "poll");
+    if (ms <= 0) {
+        return libc(fds, num_fds, ms);
+    }
+
+    end    = cuemu_emulated_ns(CLOCK_MONOTONIC) + (ms * CUEMU_NS_PER_MS);
     result = libc(fds, num_fds, ms);
-    while ((result == 0) && (ms > 0) && (late < CUEMU_MAX_LATE_MS) &&
+    while ((result == 0) && (late < CUEMU_MAX_LATE_MS) &&
            ((now = cuemu_emulated_ns(CLOCK_MONOTONIC)) < end) && (now != 0)) {
         left   = (int)((end - now - 1) / CUEMU_NS_PER_MS) + 1;
         ms     = (left < CUEMU_MAX_LATE_MS - late) ? left :

@@ -378,17 +378,25 @@ TEST_F(driver, an_allocator_reads_the_emulated_clock)
     });
 }
 
-/* Return the emulated time as a program with CUEMU_LIB preloaded reads it,
-   ms. */
-static double emulated_ms()
+/* Open the library that programs preload */
+static void *open_preload()
 {
     const char *lib  = getenv("CUEMU_LIB");
     std::string path = (lib == nullptr) ? "" : std::string(lib) + "/";
     void *preload    = dlopen((path + "libcuemu_preload.so").c_str(),
                               RTLD_NOW | RTLD_LOCAL);
-    timespec now     = {};
 
     EXPECT_NE(nullptr, preload) << dlerror();
+    return preload;
+}
+
+/* Return the emulated time as a program with CUEMU_LIB preloaded reads it,
+   ms. */
+static double emulated_ms()
+{
+    void *preload = open_preload();
+    timespec now  = {};
+
     if (preload != nullptr) {
         auto get_time = (int (*)(clockid_t, timespec*))dlsym(preload,
                                                              "clock_gettime");
@@ -431,17 +439,14 @@ static double waited_ms(void *preload, clockid_t id,
    clock's are over */
 TEST_F(driver, programs_wait_as_long_as_they_ask)
 {
-    const char *lib = getenv("CUEMU_LIB");
-
-    if (lib == nullptr) {
+    if (getenv("CUEMU_LIB") == nullptr) {
         GTEST_SKIP() << "CUEMU_LIB is not set";
     }
 
     setenv("CUEMU_SLOWDOWN", "50", 1);
     run(1, [&](int) {
-        void *preload = dlopen((std::string(lib) +
-                                "/libcuemu_preload.so").c_str(), RTLD_NOW);
-        ASSERT_NE(nullptr, preload) << dlerror();
+        void *preload = open_preload();
+        ASSERT_NE(nullptr, preload);
         pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
         pthread_cond_t cond   = PTHREAD_COND_INITIALIZER, steady;
         pthread_condattr_t attr;
@@ -511,17 +516,14 @@ TEST_F(driver, programs_wait_as_long_as_they_ask)
    the real one. */
 TEST_F(driver, programs_poll_by_the_emulated_clock)
 {
-    const char *lib = getenv("CUEMU_LIB");
-
-    if (lib == nullptr) {
+    if (getenv("CUEMU_LIB") == nullptr) {
         GTEST_SKIP() << "CUEMU_LIB is not set";
     }
 
     setenv("CUEMU_SLOWDOWN", "50", 1);
     run(1, [&](int) {
-        void *preload = dlopen((std::string(lib) +
-                                "/libcuemu_preload.so").c_str(), RTLD_NOW);
-        ASSERT_NE(nullptr, preload) << dlerror();
+        void *preload = open_preload();
+        ASSERT_NE(nullptr, preload);
         auto wait     = (decltype(&poll))dlsym(preload, "poll");
 
         use(0);
@@ -542,17 +544,14 @@ TEST_F(driver, programs_poll_by_the_emulated_clock)
    0.5 us, and 52.4 us for 1 MiB, whatever the slowdown. */
 TEST_F(driver, reads_of_another_process_take_modelled_time)
 {
-    const char *lib = getenv("CUEMU_LIB");
-
-    if (lib == nullptr) {
+    if (getenv("CUEMU_LIB") == nullptr) {
         GTEST_SKIP() << "CUEMU_LIB is not set";
     }
 
     setenv("CUEMU_SLOWDOWN", "100", 1);
     run(1, [&](int) {
-        void *preload = dlopen((std::string(lib) +
-                                "/libcuemu_preload.so").c_str(), RTLD_NOW);
-        ASSERT_NE(nullptr, preload) << dlerror();
+        void *preload = open_preload();
+        ASSERT_NE(nullptr, preload);
         auto read = (decltype(&process_vm_readv))dlsym(preload,
                                                        "process_vm_readv");
         std::vector<char> to(MiB), from(MiB, 7);

@@ -349,6 +349,22 @@ protected:
         return status;
     }
 
+    /* The exporter answers, and the driver maps what it shows */
+    void begin()
+    {
+        driver.offer_handles();
+        driver.table.cuMemUnmap = [](CUdeviceptr, size_t) {
+            return CUDA_SUCCESS;
+        };
+        tell(ASKED);
+    }
+
+    void forget_peer()
+    {
+        uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
+        uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
+    }
+
     ucs_status_t unpack()
     {
         uct_cuda_node_packed_rkey_t packed = {};
@@ -551,9 +567,7 @@ TEST_F(IpcDescriptor, each_key_is_mapped_that_needs_a_descriptor)
         GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
     }
 
-    driver.offer_handles();
-    driver.table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
-    tell(ASKED);
+    begin();
     EXPECT_EQ(UCS_OK, unpack());
     EXPECT_EQ(1u, imports);
     EXPECT_EQ(UCS_OK, unpack());
@@ -562,8 +576,7 @@ TEST_F(IpcDescriptor, each_key_is_mapped_that_needs_a_descriptor)
     handle.notice.slot  = 6;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
-    uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
-    uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
+    forget_peer();
 }
 
 /* The key was packed before, as one of NIXL's metadata */
@@ -573,17 +586,14 @@ TEST_F(IpcDescriptor, a_key_of_memory_mapped_anew_is_unpacked)
         GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
     }
 
-    driver.offer_handles();
-    driver.table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
-    tell(ASKED);
+    begin();
     EXPECT_EQ(UCS_OK, unpack());
     tell(REMAPPED);
     (void)uct_cuda_node_cache_unmap_freed();
     ++handle.remaps; /* another key than the cached one */
     EXPECT_EQ(UCS_OK, unpack());
     EXPECT_EQ(2u, imports);
-    uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
-    uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
+    forget_peer();
 }
 
 /* A copy fails if its memory is not mapped: a debugger stopped the exporter for
@@ -596,17 +606,14 @@ TEST_F(IpcDescriptor, a_copy_asks_an_exporter_that_was_stopped)
         GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
     }
 
-    driver.offer_handles();
-    driver.table.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
-    tell(ASKED);
+    begin();
     kill(child, SIGSTOP);
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     kill(child, SIGCONT);
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&handle, 0, &mapping));
     uct_cuda_node_cache_put(mapping, false);
     EXPECT_EQ(UCS_OK, unpack()) << "it has answered";
-    uct_cuda_node_rkey_purge_peer(handle.pid_ns, handle.pid);
-    uct_cuda_node_cache_purge_peer(handle.pid_ns, handle.pid);
+    forget_peer();
 }
 
 /* Exporters whose descriptors this process may not duplicate: a container's

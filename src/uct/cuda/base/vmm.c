@@ -98,8 +98,7 @@ ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
         goto out_release;
     }
 
-    if (set_access(*address_p, length, accessor) !=
-        CUDA_SUCCESS) {
+    if (set_access(*address_p, length, accessor) != CUDA_SUCCESS) {
         uct_cuda_vmm_free(*address_p, length);
         goto out_release;
     }
@@ -122,8 +121,8 @@ ucs_status_t uct_cuda_vmm_open(CUdeviceptr address, int device)
     pthread_mutex_lock(&lock);
     range = find(address);
     if (range != NULL) {
-        status = (set_access(range->address, range->length,
-                                          device) == CUDA_SUCCESS) ?
+        status = (set_access(range->address, range->length, device) ==
+                  CUDA_SUCCESS) ?
                          UCS_OK :
                          UCS_ERR_UNREACHABLE;
     }

@@ -92,6 +92,25 @@ static const uct_cuda_context_kind_t side_data_kind = {
 };
 
 
+/* Fill in a side in the current context, which stays until
+ * uct_cuda_context_put() */
+static ucs_status_t
+side_hold(side_t *side, CUdeviceptr memory, uct_cuda_context_t **context_p)
+{
+    ucs_status_t status;
+    void *data;
+
+    status = uct_cuda_context_hold_member(&side_data_kind, context_p, &data);
+    if (status == UCS_OK) {
+        side->cuda   = (*context_p)->cuda;
+        side->data   = data;
+        side->stream = side->data->stream;
+        side->memory = memory;
+    }
+    return status;
+}
+
+
 /* -------------------------------------------------------------------- legs */
 
 /* Let a side's stream wait for the other side's last use of a slot */
@@ -207,22 +226,15 @@ submit_near(const uct_cuda_copy_t *copy, const side_t *far)
     uct_cuda_context_t *context;
     ucs_status_t status;
     legs_t legs;
-    side_t *near;
-    void *data;
+    side_t *near = &legs.sides[!copy->is_put];
 
-    status = uct_cuda_context_hold_member(&side_data_kind, &context, &data);
+    status = side_hold(near, copy->local.address, &context);
     if (status != UCS_OK) {
         return status;
     }
 
-    near         = &legs.sides[!copy->is_put];
-    near->cuda   = context->cuda;
-    near->data   = data;
-    near->stream = near->data->stream;
-    near->memory = copy->local.address;
-    legs.near    = near;
-    legs.bytes   = copy->bytes;
-
+    legs.near                = near;
+    legs.bytes               = copy->bytes;
     legs.sides[copy->is_put] = *far;
 
     pthread_mutex_lock(&lock);
@@ -248,20 +260,18 @@ bool uct_cuda_copy_needs_legs(const uct_cuda_copy_t *copy, int device)
 ucs_status_t uct_cuda_copy_submit_legs(const uct_cuda_copy_t *copy,
                                        CUdeviceptr remote, CUstream stream)
 {
-    side_t far = {.stream = stream, .memory = remote};
     uct_cuda_gpu_context_t near;
     uct_cuda_context_t *context;
     ucs_status_t status;
-    void *data;
+    side_t far;
 
-    status = uct_cuda_context_hold_member(&side_data_kind, &context, &data);
+    status = side_hold(&far, remote, &context);
     if (status != UCS_OK) {
         return status;
     }
 
-    far.cuda = context->cuda;
-    far.data = data;
-    status   = uct_cuda_gpu_context_push_for(
+    far.stream = stream;
+    status     = uct_cuda_gpu_context_push_for(
             uct_cuda_end_device(copy->local.end), copy->local.address, &near);
     if (status == UCS_OK) {
         status = submit_near(copy, &far);
