@@ -3,11 +3,16 @@
 # A signal every 0.1 ms in processes with GPUs, as under a profiler, with and
 # without SA_RESTART: nothing fails, no byte is wrong.
 
-# with_signals PROGRAM ARGUMENT...: add the library to those preloaded already
+# with_signals PROGRAM ARGUMENT...: add the library to those preloaded already.
+# mpirun gives a rank a terminal, whose write() a signal interrupts even where
+# there is room: stdio then loses the line. So what it prints goes by a pipe.
 with_signals() {
     local library=$ucx_mp_build/main/test/faults/.libs/libucx_mp_ticks.so
     # shellcheck disable=SC2016
-    signals=(sh -c "LD_PRELOAD=$library:\$LD_PRELOAD exec \"\$@\"" sh "$@")
+    signals=(sh -c "printed=\$(LD_PRELOAD=$library:\$LD_PRELOAD \"\$@\")
+                    status=\$?
+                    printf '%s\\n' \"\$printed\"
+                    exit \$status" sh "$@")
 }
 
 # signals_mpi [RUN-OPTION...] -- PROGRAM ARGUMENT...: two ranks
