@@ -26,7 +26,8 @@ static struct {
 } peer;
 
 
-static void peer_main(int gpu, int results, int stop)
+/* Let the parent know the memory of the GPU, until the parent ends */
+static void peer_main(pid_t parent, int gpu, int results, int stop)
 {
     const uct_cuda_driver_t *driver;
     CUipcMemHandle handle;
@@ -36,6 +37,10 @@ static void peer_main(int gpu, int results, int stop)
     char byte;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(1); /* it ended before this call: no signal will come */
+    }
+
     driver = uct_cuda_driver_get();
     if ((driver != NULL) && (driver->cuInit(0) == CUDA_SUCCESS) &&
         (driver->cuDeviceGet(&device, gpu) == CUDA_SUCCESS) &&
@@ -54,6 +59,7 @@ static void peer_main(int gpu, int results, int stop)
 
 void ucx_mp_perf_calls_prepare(const ucx_mp_perf_options_t *options)
 {
+    const pid_t parent = getpid();
     int results[2], stop[2];
 
     peer.pid = -1;
@@ -65,7 +71,7 @@ void ucx_mp_perf_calls_prepare(const ucx_mp_perf_options_t *options)
     if (peer.pid == 0) {
         close(results[0]);
         close(stop[1]);
-        peer_main(options->src, results[1], stop[0]);
+        peer_main(parent, options->src, results[1], stop[0]);
     }
 
     close(results[1]);
