@@ -58,9 +58,7 @@ void *ucx_mp_driver_vmm(size_t size)
 
 void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece)
 {
-    ucx_mp_access_t access = {.location_type = 1,
-                              .location      = ucx_mp_driver.prop.location,
-                              .flags         = 3};
+    ucx_mp_access_t access = {.location_type = 1, .flags = 3};
     unsigned long long handle;
     size_t offset;
 
@@ -70,5 +68,6 @@ void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece)
         UCX_MP_DRIVER(release, handle);
     }
 
+    UCX_MP_DRIVER(get_device, &access.location);
     UCX_MP_DRIVER(set_access, range, size, &access, 1);
 }

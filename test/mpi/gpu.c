@@ -198,11 +198,11 @@ void ucx_mp_gpu_functions(const ucx_mp_symbol_t *symbols, size_t count)
 
 /* --------------------------------------------------------------- allocators */
 
-enum { ALLOC, VMM, PIECES, LARGE, CLOSED, POOL, ASYNC, RANDOM };
+enum { ALLOC, VMM, PIECES, LARGE, CLOSED, REMOTE, POOL, ASYNC, RANDOM };
 
 static const char *const ucx_mp_allocators[] = {
-    "alloc", "vmm", "pieces", "large", "closed", "pool", "async", "random",
-    NULL};
+    "alloc", "vmm", "pieces", "large", "closed", "remote", "pool", "async",
+    "random", NULL};
 
 /* GPU memory of another allocator than cuMemAlloc, for its end */
 typedef struct ucx_mp_block ucx_mp_block_t;
@@ -246,20 +246,40 @@ static int ucx_mp_allocator(void)
                               kind;
 }
 
+/* Return the next GPU that the current context's GPU can access, or itself */
+static int ucx_mp_gpu_next(void)
+{
+    const int self = ucx_mp_driver.prop.location;
+    int count, next = self, can = 0;
+
+    UCX_MP_DRIVER(num_devices, &count);
+    do {
+        next = (next + 1) % count;
+        if (next != self) {
+            UCX_MP_DRIVER(can_access, &can, self, next);
+        }
+    } while (!can && (next != self));
+    return next;
+}
+
 static void ucx_mp_gpu_map(ucx_mp_block_t *block, int kind, size_t size)
 {
     const size_t granule = (size_t)2 << 20;
     const size_t unit    = (kind == LARGE) ? 10 * granule : granule;
     const size_t whole   = (size + unit - 1) / unit * unit;
+    const int self       = ucx_mp_driver.prop.location;
 
     /* as in PyTorch's segments, there is room behind the last piece */
     block->reserved = 2 * whole;
     block->mapped   = whole;
     UCX_MP_DRIVER(reserve, &block->ptr, block->reserved, 0, 0, 0);
     ucx_mp_driver.prop.handle_types = (kind != CLOSED);
+    ucx_mp_driver.prop.location     = (kind == REMOTE) ? ucx_mp_gpu_next() :
+                                                         self;
     ucx_mp_driver_map(block->ptr, whole,
-                      ((kind == VMM) || (kind == CLOSED)) ? whole : unit);
+                      ((kind == PIECES) || (kind == LARGE)) ? unit : whole);
     ucx_mp_driver.prop.handle_types = 1;
+    ucx_mp_driver.prop.location     = self;
 }
 
 static void ucx_mp_gpu_take(ucx_mp_block_t *block, int kind, size_t size)

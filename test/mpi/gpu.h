@@ -60,8 +60,9 @@ void ucx_mp_gpu_enable_peers(void);
 /* Allocate `size` (> 0) bytes. HOST works without a GPU. The variable
    MP_TEST_ALLOCATOR names the allocator of GPU memory: alloc (cuMemAlloc), vmm
    (cuMemCreate), pieces, large (cuMemCreate in pieces of 2 and 20 MiB), closed
-   (cuMemCreate, not exportable), pool (exportable), async (the device's default
-   pool), or random (another one each time). */
+   (cuMemCreate, not exportable), remote (cuMemCreate on another GPU, open only
+   to the context's), pool (exportable), async (the device's default pool), or
+   random (another one each time). */
 void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size);
 void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr);
 

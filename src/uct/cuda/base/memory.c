@@ -146,9 +146,18 @@ is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
 }
 
 /* The driver may report no GPU for managed memory */
-static uct_cuda_end_t end_of(int ordinal)
+static uct_cuda_end_t end_of_managed(int ordinal)
 {
     return (ordinal < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(ordinal);
+}
+
+static uct_cuda_end_t
+end_of_gpu(const void *address, CUcontext context, int ordinal)
+{
+    return uct_cuda_end_gpu(
+            (context != NULL) ?
+                    ordinal :
+                    uct_cuda_gpu_of_unowned((CUdeviceptr)address, ordinal));
 }
 
 void uct_cuda_memory_query(const void *address, size_t length,
@@ -180,10 +189,10 @@ void uct_cuda_memory_query(const void *address, size_t length,
 
     if (is_managed) {
         memory->type = UCS_MEMORY_TYPE_CUDA_MANAGED;
-        memory->end  = end_of(ordinal);
+        memory->end  = end_of_managed(ordinal);
     } else if (memory_type == CU_MEMORYTYPE_DEVICE) {
         memory->type = UCS_MEMORY_TYPE_CUDA;
-        memory->end  = end_of(ordinal);
+        memory->end  = end_of_gpu(address, context, ordinal);
     } else if (is_host_vmm(memory_type, context, address)) {
         memory->type = UCS_MEMORY_TYPE_CUDA;
         memory->end  = uct_cuda_end_host_vmm();
@@ -228,10 +237,12 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
 
     is_answered = get_attributes(address, sizeof(values) / sizeof(values[0]),
                                  values);
-    if (is_answered && ((memory_type == CU_MEMORYTYPE_DEVICE) || is_managed)) {
-        *end_p = end_of(ordinal);
-        if ((*context_p == NULL) && !is_managed) {
-            uct_cuda_memory_sync_unowned(ordinal);
+    if (is_answered && is_managed) {
+        *end_p = end_of_managed(ordinal);
+    } else if (is_answered && (memory_type == CU_MEMORYTYPE_DEVICE)) {
+        *end_p = end_of_gpu(address, *context_p, ordinal);
+        if (*context_p == NULL) {
+            uct_cuda_memory_sync_unowned(uct_cuda_end_device(*end_p));
         }
     } else if (is_answered && is_host_vmm(memory_type, *context_p, address)) {
         *end_p = uct_cuda_end_host_vmm();
