@@ -95,7 +95,9 @@ static double self_windows(const self_end_t *from, const self_end_t *to,
              to->name, to->gpu);
     for (round = 0; round < rounds; ++round) {
         for (i = 0; i < SELF_WINDOW; ++i) {
+            self_use(from);
             ucx_mp_pattern_fill(from->mem, src[i], size, size + i + round);
+            self_use(to);
             ucx_mp_mem_set(to->mem, dst[i], SELF_POISON, size);
         }
 

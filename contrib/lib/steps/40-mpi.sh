@@ -203,7 +203,7 @@ mpi_windows() {
 }
 
 # mpi_self: one process, two GPUs, put and get: all links carry data, the host's from the
-# first message on
+# first message on. Then memory of every allocator.
 mpi_self() {
     local mpirun programs scheme
     mpi_tools distribution || return
@@ -213,6 +213,8 @@ mpi_self() {
             --slowdown 20 --multipath auto "$mpirun" -n 1 \
             "$programs/ucx_mp_self" || return
     done
+    MP_TEST_ALLOCATOR=random passing_on '^ucx_mp_self: [1-9][0-9]* transfers, .* 0 wrong$' \
+        "$mpi_run" --emulate beluga --slowdown 5 "$mpirun" -n 1 "$programs/ucx_mp_self"
 }
 
 # mpi_self_at RATE COMMAND...: every byte is right, and the best round of the largest

@@ -7,8 +7,9 @@
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>
-#include <uct/cuda/copy/method.h>
 #include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/legs.h>
+#include <uct/cuda/copy/method.h>
 #include <uct/cuda/process_settings.h>
 
 #include <string.h>
@@ -36,9 +37,24 @@ static ucs_status_t copy_host(const uct_cuda_copy_t *copy, CUstream stream)
                                       stream);
 }
 
+/* Return whether the copy is between GPUs, and its local end closed to the
+ * current context's GPU */
+static bool needs_legs(const uct_cuda_copy_t *copy)
+{
+    int device;
+
+    return (copy->local.context == NULL) &&
+           (uct_cuda_driver_get()->cuCtxGetDevice(&device) == CUDA_SUCCESS) &&
+           uct_cuda_copy_needs_legs(copy, device);
+}
+
 /* Submit a copy with its memory types, saving the driver a lookup */
 static ucs_status_t copy_submit(const uct_cuda_copy_t *copy, CUstream stream)
 {
+    if (needs_legs(copy)) {
+        return uct_cuda_copy_submit_legs(copy, copy->remote.address, stream);
+    }
+
     if (uct_cuda_copy_has(copy, UCT_CUDA_END_HOST_VMM)) {
         return UCT_CUDA_CALL(cuMemcpyAsync, copy->remote.address,
                              copy->local.address, copy->bytes, stream);
