@@ -256,7 +256,7 @@ static int ucx_mp_gpu_next(void)
     do {
         next = (next + 1) % count;
         if (next != self) {
-            UCX_MP_DRIVER(can_access, &can, self, next);
+            UCX_MP_DRIVER(can_access_peer, &can, self, next);
         }
     } while (!can && (next != self));
     return next;

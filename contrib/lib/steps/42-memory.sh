@@ -82,6 +82,21 @@ memory_freed() {
 step memory-freed full 60 memory_freed \
      "freed memory is nobody's within a second, whatever kind it is"
 
+# memory_imported: with the distribution's UCX, which sees no allocation, and with one that
+# sees them and takes all other memory for the host's
+memory_imported() {
+    local mpirun programs
+    mpi_tools distribution || return
+    local run=("$mpi_run" --quiet --emulate beluga --slowdown 5 "$mpirun" -n 2 --oversubscribe
+               "$programs/ucx_mp_imported")
+    passing_on '^ucx_mp_imported: rank 0, 48 messages, 0 wrong' "${run[@]}" &&
+        lives_ucx cu12 &&
+        passing_on '^ucx_mp_imported: rank 0, 48 messages, 0 wrong' "${run[@]}"
+}
+
+step memory-imported full 60 memory_imported \
+     "messages of a peer's memory imported by the program, and of device variables"
+
 # memory_torch ALLOCATOR: run test/torch/churn with one of PyTorch's allocators;
 # it reports missing packages itself
 memory_torch() {

@@ -664,6 +664,8 @@ typedef enum {
                                      cache or switches it off */
 } uct_abi_memtype_cache_state_t;
 
+/* Install UCX's hooks if its cache is on, and return the state. Callers hold a
+   lock. */
 uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void);
 
 /* Return what UCX's hooks on CUDA see, with its cache on or off: HOOKED,
@@ -673,6 +675,12 @@ uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void);
 /* Switch the cache off in this process, for existing and later UCP contexts. No
    effect if it is off. UCS_ERR_UNSUPPORTED if it is not accessible. */
 ucs_status_t uct_abi_memtype_cache_disable(void);
+
+/* Let the next message create the cache anew. It asks about memory that UCX's
+   hooks do not see (imported, variables of device code) only if the driver had
+   reserved its address when the cache was created. The old cache stays
+   allocated: another thread may be using it. */
+void uct_abi_memtype_cache_renew(void);
 
 /* Add a range [address, address + length) bytes of device memory to the
    cache. */

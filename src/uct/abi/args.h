@@ -156,11 +156,6 @@ enum {
     UCT_ABI_HOST_EVENT_MEM_TYPE_FREE  = 1 << 21
 };
 
-/* Room for a ucs_memory_info_t of any release (24, 32 bytes in 1.22). */
-typedef struct {
-    uint64_t words[8];
-} uct_abi_host_memory_info_t;
-
 #ifdef __cplusplus
 }
 #endif

@@ -69,25 +69,10 @@ uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void)
     return UCT_ABI_MEMTYPE_CACHE_BLIND;
 }
 
-uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
+void uct_abi_memtype_cache_renew(void)
 {
-    uct_abi_host_memory_info_t info;
-    char probe = 0;
-
-    if ((uct_abi_host.release == NULL) ||
-        (*uct_abi_memtype_cache_opt() == UCT_ABI_NO)) {
-        return UCT_ABI_MEMTYPE_CACHE_OFF;
-    }
-
-    /* The first look-up creates the cache, loads libucm's CUDA part to fill it,
-       and installs hooks: only then their presence is visible. If hooks cannot
-       be installed, UCX uses no cache. */
-    if (uct_abi_host.sym.ucs_memtype_cache_lookup(&probe, 1, &info) ==
-        UCS_ERR_UNSUPPORTED) {
-        return UCT_ABI_MEMTYPE_CACHE_OFF;
-    }
-
-    return uct_abi_memtype_hooks();
+    __atomic_store_n(uct_abi_host.sym.ucs_memtype_cache_global_instance, NULL,
+                     __ATOMIC_SEQ_CST);
 }
 
 ucs_status_t uct_abi_memtype_cache_disable(void)
@@ -97,12 +82,10 @@ ucs_status_t uct_abi_memtype_cache_disable(void)
     }
 
     /* The option stops look-ups. UCP's short path tests the pointer ("there is
-       a cache and it is empty"). The old cache stays allocated: another thread
-       may be using it. */
+       a cache and it is empty"). */
     __atomic_store_n(uct_abi_memtype_cache_opt(), (int)UCT_ABI_NO,
                      __ATOMIC_SEQ_CST);
-    __atomic_store_n(uct_abi_host.sym.ucs_memtype_cache_global_instance, NULL,
-                     __ATOMIC_SEQ_CST);
+    uct_abi_memtype_cache_renew();
     return UCS_OK;
 }
 
@@ -148,6 +131,32 @@ ucs_status_t uct_abi_on_gpu_memory(uct_abi_unmap_cb_t cb)
     return uct_abi_on_events(UCT_ABI_HOST_EVENT_MEM_TYPE_ALLOC |
                                      UCT_ABI_HOST_EVENT_MEM_TYPE_FREE,
                              cb);
+}
+
+static void uct_abi_ignore(void *address UCS_V_UNUSED,
+                           size_t length UCS_V_UNUSED)
+{
+}
+
+uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
+{
+    static int is_installed;
+
+    if ((uct_abi_host.release == NULL) ||
+        (*uct_abi_memtype_cache_opt() == UCT_ABI_NO)) {
+        return UCT_ABI_MEMTYPE_CACHE_OFF;
+    }
+
+    /* A handler, as the cache has one, loads libucm's CUDA part and installs
+       hooks: only then their presence is visible. If that fails, UCX uses no
+       cache. The first message creates the cache, as without this module: it
+       then takes what the driver has reserved for memory not seen by hooks. */
+    if (!is_installed && (uct_abi_on_gpu_memory(uct_abi_ignore) != UCS_OK)) {
+        return UCT_ABI_MEMTYPE_CACHE_OFF;
+    }
+
+    is_installed = 1;
+    return uct_abi_memtype_hooks();
 }
 
 ucs_status_t uct_abi_function_hook(void *function, void *hook,

@@ -29,8 +29,6 @@ typedef void (*uct_abi_fn_t)(void);
     _(ucs_status_t, ucs_topo_sys_device_set_name, \
       (ucs_sys_device_t sys_dev, const char *name, unsigned priority)) \
     _(uint64_t, ucs_get_system_id, (void)) \
-    _(ucs_status_t, ucs_memtype_cache_lookup, \
-      (const void *address, size_t size, uct_abi_host_memory_info_t *info_p)) \
     _(void, ucs_memtype_cache_update, \
       (const void *address, size_t size, int mem_type, \
        ucs_sys_device_t sys_dev, uint8_t mem_flags)) \

@@ -54,7 +54,7 @@ void uct_cuda_first_use_note_remap(void *address, size_t length)
  * variables of a program's device code. Pointers to types of newer toolkits are
  * void* here.
  */
-#define HOOKS(_) \
+#define MEMORY_HOOKS(_) \
     _(cuMemAlloc_v2, 1, (CUdeviceptr *a, size_t b), (a, b)) \
     _(cuMemAllocManaged, 1, (CUdeviceptr *a, size_t b, unsigned c), (a, b, c)) \
     _(cuMemAllocPitch_v2, 1, \
@@ -66,7 +66,9 @@ void uct_cuda_first_use_note_remap(void *address, size_t length)
     _(cuMemAllocFromPoolAsync, 1, \
       (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d)) \
     _(cuMemAllocFromPoolAsync_ptsz, 1, \
-      (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d)) \
+      (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d))
+
+#define CONTEXT_HOOKS(_) \
     _(cuDevicePrimaryCtxRetain, 0, (CUcontext *a, CUdevice b), (a, b)) \
     _(cuCtxCreate_v2, 0, (CUcontext *a, unsigned b, CUdevice c), (a, b, c)) \
     _(cuCtxCreate_v3, 0, \
@@ -82,7 +84,8 @@ void uct_cuda_first_use_note_remap(void *address, size_t length)
         note_use(); \
         return _symbol##_original _args; \
     }
-HOOKS(DEFINE_HOOK)
+MEMORY_HOOKS(DEFINE_HOOK)
+CONTEXT_HOOKS(DEFINE_HOOK)
 
 static CUresult (*cuMemMap_original)(CUdeviceptr address, size_t length,
                                      size_t offset, unsigned long long handle,
@@ -121,7 +124,8 @@ typedef struct {
 static const hook_t map_hooks[] = {HOOK_ENTRY(cuMemUnmap, 1, , )
                                    HOOK_ENTRY(cuMemMap, 1, , )};
 
-static const hook_t first_hooks[] = {HOOKS(HOOK_ENTRY)};
+static const hook_t memory_hooks[]  = {MEMORY_HOOKS(HOOK_ENTRY)};
+static const hook_t context_hooks[] = {CONTEXT_HOOKS(HOOK_ENTRY)};
 
 
 static ucs_status_t install(const hook_t *hooks, size_t count)
@@ -161,6 +165,12 @@ ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void))
     return UCS_OK;
 }
 
+ucs_status_t uct_cuda_first_use_watch_contexts(void (*func)(void))
+{
+    __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
+    return install(context_hooks, ucs_static_array_size(context_hooks));
+}
+
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
 {
     ucs_status_t status;
@@ -169,7 +179,10 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
         return UCS_ERR_BUSY;
     }
 
-    status = install(first_hooks, ucs_static_array_size(first_hooks));
+    status = install(memory_hooks, ucs_static_array_size(memory_hooks));
+    if (status == UCS_OK) {
+        status = install(context_hooks, ucs_static_array_size(context_hooks));
+    }
     if (status != UCS_OK) {
         return status;
     }

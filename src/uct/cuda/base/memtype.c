@@ -84,6 +84,10 @@ void uct_cuda_memtype_setup(void)
     }
 
     observe(state);
+    if ((state == UCT_ABI_MEMTYPE_CACHE_HOOKED) && !memtype.is_tried) {
+        memtype.is_tried = true;
+        (void)uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
+    }
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
         (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
         if (!memtype.is_tried) {

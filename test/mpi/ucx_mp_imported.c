@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Two ranks exchange messages of GPU memory that they have not allocated: the
+ * other rank's memory, imported by an IPC handle or by the descriptor of
+ * cuMemCreate memory, and a variable of device code. cuMemCreate memory is open
+ * to the importer's GPU only. Every byte is compared, also by the owner of
+ * imported memory.
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+#include "gpu.h"
+#include "pattern.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define IMPORTED_SIZE   ((size_t)8 << 20)
+#define IMPORTED_POISON 0x5a
+
+typedef struct {
+    char bytes[64];
+} handle_t;
+
+enum {
+    BY_HANDLE,
+    BY_DESCRIPTOR,
+    VARIABLE,
+    KINDS
+};
+
+static const char *const kind_names[] = {"IPC handle", "descriptor",
+                                         "variable"};
+
+static int imported_rank, imported_wrong, imported_messages;
+
+static int (*ipc_get)(handle_t *handle, ucx_mp_ptr_t ptr);
+static int (*ipc_open)(ucx_mp_ptr_t *ptr_p, handle_t handle, unsigned flags);
+static int (*fd_export)(void *fd_p, unsigned long long handle, int type,
+                        unsigned long long flags);
+static int (*fd_import)(unsigned long long *handle_p, void *fd, int type);
+static int (*module_load)(void **module_p, const char *ptx);
+static int (*module_global)(ucx_mp_ptr_t *ptr_p, size_t *size_p, void *module,
+                            const char *name);
+
+static void check_call(int error, const char *what)
+{
+    ucx_mp_driver_check(error, what);
+}
+
+static void exchange(const void *mine, void *other, size_t size)
+{
+    MPI_Sendrecv(mine, (int)size, MPI_BYTE, !imported_rank, 0, other, (int)size,
+                 MPI_BYTE, !imported_rank, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+}
+
+/* Import the other rank's memory, which *owned_p is at its owner. */
+static ucx_mp_ptr_t import_handle(ucx_mp_ptr_t *owned_p)
+{
+    ucx_mp_ptr_t imported;
+    handle_t mine, other;
+
+    UCX_MP_DRIVER(alloc, owned_p, IMPORTED_SIZE);
+    check_call(ipc_get(&mine, *owned_p), "cuIpcGetMemHandle");
+    exchange(&mine, &other, sizeof(mine));
+    check_call(ipc_open(&imported, other, 1), "cuIpcOpenMemHandle");
+    return imported;
+}
+
+static ucx_mp_ptr_t map(unsigned long long handle)
+{
+    ucx_mp_access_t access = {.location_type = 1, .flags = 3};
+    ucx_mp_ptr_t ptr;
+
+    UCX_MP_DRIVER(get_device, &access.location);
+    UCX_MP_DRIVER(reserve, &ptr, IMPORTED_SIZE, 0, 0, 0);
+    UCX_MP_DRIVER(map, ptr, IMPORTED_SIZE, 0, handle, 0);
+    UCX_MP_DRIVER(set_access, ptr, IMPORTED_SIZE, &access, 1);
+    return ptr;
+}
+
+static ucx_mp_ptr_t import_descriptor(ucx_mp_ptr_t *owned_p)
+{
+    unsigned long long handle, imported;
+    int mine[2], other[2], pidfd, fd;
+
+    UCX_MP_DRIVER(create, &handle, IMPORTED_SIZE, &ucx_mp_driver.prop, 0);
+    check_call(fd_export(&mine[1], handle, 1, 0),
+               "cuMemExportToShareableHandle");
+    mine[0] = getpid();
+    exchange(mine, other, sizeof(mine));
+    pidfd = (int)syscall(SYS_pidfd_open, other[0], 0);
+    fd    = (int)syscall(SYS_pidfd_getfd, pidfd, other[1], 0);
+    if (fd < 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "cannot get a descriptor of rank %d: %m",
+                   !imported_rank);
+    }
+
+    check_call(fd_import(&imported, (void*)(intptr_t)fd, 1),
+               "cuMemImportFromShareableHandle");
+    close(fd);
+    close(pidfd);
+    MPI_Barrier(MPI_COMM_WORLD);
+    close(mine[1]);
+    *owned_p = map(handle);
+    return map(imported);
+}
+
+static ucx_mp_ptr_t find_variable(void)
+{
+    static const char ptx[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+                              ".visible .global .align 16 .b8 field[8388608];";
+    ucx_mp_ptr_t ptr;
+    void *module;
+    size_t size;
+
+    check_call(module_load(&module, ptx), "cuModuleLoadData");
+    check_call(module_global(&ptr, &size, module, "field"),
+               "cuModuleGetGlobal");
+    return ptr;
+}
+
+static void check(ucx_mp_ptr_t ptr, size_t size, uint64_t seed, int kind,
+                  const char *what)
+{
+    ucx_mp_pattern_error_t error;
+
+    if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, (uint8_t*)ptr, size, seed, 0,
+                             IMPORTED_POISON, &error)) {
+        fprintf(stderr, "ucx_mp_imported: rank %d: WRONG data, %s by %s, %zu "
+                "bytes: offset %zu expected 0x%02x got 0x%02x\n",
+                imported_rank, what, kind_names[kind], size, error.offset,
+                error.expected, error.got);
+        imported_wrong = 1;
+    }
+}
+
+/* Rank 0 sends to rank 1, and the other way around. */
+static void send_over(ucx_mp_ptr_t from, ucx_mp_ptr_t to, size_t size, int kind)
+{
+    const uint64_t seed = size + (uint64_t)kind;
+    int sender;
+
+    for (sender = 0; sender < 2; ++sender) {
+        if (imported_rank == sender) {
+            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, (uint8_t*)from, size, seed);
+            MPI_Send((void*)from, (int)size, MPI_BYTE, !sender, 0,
+                     MPI_COMM_WORLD);
+        } else {
+            MPI_Recv((void*)to, (int)size, MPI_BYTE, sender, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            check(to, size, seed, kind, "message");
+            ++imported_messages;
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void test_kind(int kind, ucx_mp_ptr_t plain)
+{
+    static const size_t sizes[] = {1, 1000, 8192, 300001, 1 << 20,
+                                   IMPORTED_SIZE};
+    ucx_mp_ptr_t owned = 0, ptr;
+    size_t i;
+
+    ptr = (kind == BY_HANDLE)     ? import_handle(&owned) :
+          (kind == BY_DESCRIPTOR) ? import_descriptor(&owned) :
+                                    find_variable();
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        send_over(ptr, plain, sizes[i], kind);
+        send_over(plain, ptr, sizes[i], kind);
+        if (owned != 0) {
+            check(owned, sizes[i], sizes[i] + (uint64_t)kind, kind,
+                  "owner's memory");
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const ucx_mp_symbol_t symbols[] = {
+        {"cuIpcGetMemHandle", (void**)&ipc_get},
+        {"cuIpcOpenMemHandle_v2", (void**)&ipc_open},
+        {"cuMemExportToShareableHandle", (void**)&fd_export},
+        {"cuMemImportFromShareableHandle", (void**)&fd_import},
+        {"cuModuleLoadData", (void**)&module_load},
+        {"cuModuleGetGlobal_v2", (void**)&module_global}
+    };
+    char why[256] = "";
+    ucx_mp_ptr_t plain;
+    int size, kind;
+
+    ucx_mp_program = "ucx_mp_imported";
+    MPI_Init(&argc, &argv);
+    ucx_mp_get_rank(&imported_rank, &size);
+    if ((size != 2) || (ucx_mp_gpu_init(imported_rank, why, sizeof(why)) < 1)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks and GPUs: %s", why);
+    }
+
+    ucx_mp_driver_load();
+    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
+
+    /* First what hooks on allocations have not seen */
+    plain = find_variable();
+    test_kind(VARIABLE, plain);
+    UCX_MP_DRIVER(alloc, &plain, IMPORTED_SIZE);
+    for (kind = 0; kind < KINDS; ++kind) {
+        test_kind(kind, plain);
+    }
+
+    printf("ucx_mp_imported: rank %d, %d messages, %s\n", imported_rank,
+           imported_messages, imported_wrong ? "WRONG" : "0 wrong");
+    return ucx_mp_finish(imported_wrong);
+}
