@@ -2,9 +2,9 @@
 
 /*
  * Two ranks exchange messages of GPU memory that they have not allocated: the
- * other rank's memory, imported by an IPC handle or by the descriptor of
- * cuMemCreate memory, and a variable of device code. cuMemCreate memory is open
- * to the importer's GPU only. Every byte is compared, also by the owner of
+ * other rank's memory, imported by an IPC handle, the descriptor of cuMemCreate
+ * memory, or a pool, and a variable of device code. Memory with a descriptor is
+ * open to the importer's GPU only. Every byte is compared, also by the owner of
  * imported memory.
  */
 #define _GNU_SOURCE
@@ -31,12 +31,13 @@ typedef struct {
 enum {
     BY_HANDLE,
     BY_DESCRIPTOR,
+    BY_POOL,
     VARIABLE,
     KINDS
 };
 
 static const char *const kind_names[] = {"IPC handle", "descriptor",
-                                         "variable"};
+                                         "pool", "variable"};
 
 static int imported_rank, imported_wrong, imported_messages;
 
@@ -45,6 +46,15 @@ static int (*ipc_open)(ucx_mp_ptr_t *ptr_p, handle_t handle, unsigned flags);
 static int (*fd_export)(void *fd_p, unsigned long long handle, int type,
                         unsigned long long flags);
 static int (*fd_import)(unsigned long long *handle_p, void *fd, int type);
+static int (*pool_export)(void *fd_p, void *pool, int type,
+                          unsigned long long flags);
+static int (*pool_import)(void **pool_p, void *fd, int type,
+                          unsigned long long flags);
+static int (*pool_access)(void *pool, const ucx_mp_access_t *access,
+                          size_t count);
+static int (*pointer_export)(handle_t *pointer, ucx_mp_ptr_t ptr);
+static int (*pointer_import)(ucx_mp_ptr_t *ptr_p, void *pool,
+                             handle_t *pointer);
 static int (*module_load)(void **module_p, const char *ptx);
 static int (*module_global)(ucx_mp_ptr_t *ptr_p, size_t *size_p, void *module,
                             const char *name);
@@ -86,31 +96,65 @@ static ucx_mp_ptr_t map(unsigned long long handle)
     return ptr;
 }
 
-static ucx_mp_ptr_t import_descriptor(ucx_mp_ptr_t *owned_p)
+/* Exchange descriptors. The other rank duplicates `fd`, which this closes.
+   @return A descriptor of this process */
+static void *exchange_descriptors(int fd)
 {
-    unsigned long long handle, imported;
-    int mine[2], other[2], pidfd, fd;
+    const int mine[2] = {getpid(), fd};
+    int other[2], pidfd, copy;
 
-    UCX_MP_DRIVER(create, &handle, IMPORTED_SIZE, &ucx_mp_driver.prop, 0);
-    check_call(fd_export(&mine[1], handle, 1, 0),
-               "cuMemExportToShareableHandle");
-    mine[0] = getpid();
     exchange(mine, other, sizeof(mine));
     pidfd = (int)syscall(SYS_pidfd_open, other[0], 0);
-    fd    = (int)syscall(SYS_pidfd_getfd, pidfd, other[1], 0);
-    if (fd < 0) {
+    copy  = (int)syscall(SYS_pidfd_getfd, pidfd, other[1], 0);
+    if (copy < 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "cannot get a descriptor of rank %d: %m",
                    !imported_rank);
     }
 
-    check_call(fd_import(&imported, (void*)(intptr_t)fd, 1),
-               "cuMemImportFromShareableHandle");
-    close(fd);
     close(pidfd);
     MPI_Barrier(MPI_COMM_WORLD);
-    close(mine[1]);
+    close(fd);
+    return (void*)(intptr_t)copy;
+}
+
+static ucx_mp_ptr_t import_descriptor(ucx_mp_ptr_t *owned_p)
+{
+    unsigned long long handle, imported;
+    void *other;
+    int fd;
+
+    UCX_MP_DRIVER(create, &handle, IMPORTED_SIZE, &ucx_mp_driver.prop, 0);
+    check_call(fd_export(&fd, handle, 1, 0), "cuMemExportToShareableHandle");
+    other = exchange_descriptors(fd);
+    check_call(fd_import(&imported, other, 1),
+               "cuMemImportFromShareableHandle");
+    close((int)(intptr_t)other);
     *owned_p = map(handle);
     return map(imported);
+}
+
+static ucx_mp_ptr_t import_pool(ucx_mp_ptr_t *owned_p)
+{
+    ucx_mp_access_t access = {.location_type = 1, .flags = 3};
+    void *pool             = ucx_mp_driver_pool(), *imported, *other_fd;
+    handle_t mine, other;
+    ucx_mp_ptr_t ptr;
+    int fd;
+
+    check_call(pool_export(&fd, pool, 1, 0), "cuMemPoolExportToShareableHandle");
+    other_fd = exchange_descriptors(fd);
+    check_call(pool_import(&imported, other_fd, 1, 0),
+               "cuMemPoolImportFromShareableHandle");
+    close((int)(intptr_t)other_fd);
+    UCX_MP_DRIVER(get_device, &access.location);
+    check_call(pool_access(imported, &access, 1), "cuMemPoolSetAccess");
+    UCX_MP_DRIVER(alloc_from_pool, owned_p, IMPORTED_SIZE, pool, NULL);
+    UCX_MP_DRIVER(stream_synchronize, NULL);
+    check_call(pointer_export(&mine, *owned_p), "cuMemPoolExportPointer");
+    exchange(&mine, &other, sizeof(mine));
+    check_call(pointer_import(&ptr, imported, &other),
+               "cuMemPoolImportPointer");
+    return ptr;
 }
 
 static ucx_mp_ptr_t find_variable(void)
@@ -172,6 +216,7 @@ static void test_kind(int kind, ucx_mp_ptr_t plain)
 
     ptr = (kind == BY_HANDLE)     ? import_handle(&owned) :
           (kind == BY_DESCRIPTOR) ? import_descriptor(&owned) :
+          (kind == BY_POOL)       ? import_pool(&owned) :
                                     find_variable();
     for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
         send_over(ptr, plain, sizes[i], kind);
@@ -191,6 +236,11 @@ int main(int argc, char **argv)
         {"cuIpcOpenMemHandle_v2", (void**)&ipc_open},
         {"cuMemExportToShareableHandle", (void**)&fd_export},
         {"cuMemImportFromShareableHandle", (void**)&fd_import},
+        {"cuMemPoolExportToShareableHandle", (void**)&pool_export},
+        {"cuMemPoolImportFromShareableHandle", (void**)&pool_import},
+        {"cuMemPoolSetAccess", (void**)&pool_access},
+        {"cuMemPoolExportPointer", (void**)&pointer_export},
+        {"cuMemPoolImportPointer", (void**)&pointer_import},
         {"cuModuleLoadData", (void**)&module_load},
         {"cuModuleGetGlobal_v2", (void**)&module_global}
     };

@@ -89,9 +89,9 @@ memory_imported() {
     mpi_tools distribution || return
     local run=("$mpi_run" --quiet --emulate beluga --slowdown 5 "$mpirun" -n 2 --oversubscribe
                "$programs/ucx_mp_imported")
-    passing_on '^ucx_mp_imported: rank 0, 48 messages, 0 wrong' "${run[@]}" &&
+    passing_on '^ucx_mp_imported: rank 0, 60 messages, 0 wrong' "${run[@]}" &&
         lives_ucx cu12 &&
-        passing_on '^ucx_mp_imported: rank 0, 48 messages, 0 wrong' "${run[@]}"
+        passing_on '^ucx_mp_imported: rank 0, 60 messages, 0 wrong' "${run[@]}"
 }
 
 step memory-imported full 60 memory_imported \
