@@ -141,7 +141,8 @@ static ucx_mp_ptr_t import_pool(ucx_mp_ptr_t *owned_p)
     ucx_mp_ptr_t ptr;
     int fd;
 
-    check_call(pool_export(&fd, pool, 1, 0), "cuMemPoolExportToShareableHandle");
+    check_call(pool_export(&fd, pool, 1, 0),
+               "cuMemPoolExportToShareableHandle");
     other_fd = exchange_descriptors(fd);
     check_call(pool_import(&imported, other_fd, 1, 0),
                "cuMemPoolImportFromShareableHandle");
