@@ -23,7 +23,7 @@ PAGES = re.compile(r'share/(man|doc)/')
 METADATA = '''Metadata-Version: 2.1
 Name: ucx-cuda-multipath
 Version: {version}
-Summary: GPU messages over all paths of a node, in the UCX that is there already
+Summary: GPU messages over all paths of a node, for UCX
 License: BSD-3-Clause
 Requires-Python: >=3.6
 Classifier: Environment :: GPU :: NVIDIA CUDA
@@ -31,17 +31,17 @@ Classifier: Operating System :: POSIX :: Linux
 Classifier: Programming Language :: Python :: 3
 {licenses}Description-Content-Type: text/markdown
 
-A CUDA transport module for UCX 1.13 and newer that uses all paths of a node for
-one large GPU message, put under the UCX that MPI, UCXX or NIXL bring along:
+A CUDA transport module for UCX 1.13 to 1.23. It sends one large GPU message over
+all paths of a node, and loads into the UCX of MPI, UCXX or NIXL:
 
     ucx_mp_run mpirun -n 2 ./your_program
 
-or, in a Python program, before anything that uses UCX is imported:
+or, in a Python program, before the first import that loads UCX:
 
     import ucx_mp
     ucx_mp.enable()
 
-`ucx_mp_run --doctor` says whether that works on this machine.
+`ucx_mp_run --doctor` checks whether this works on your machine.
 '''
 
 

@@ -4,16 +4,16 @@ from spack.package import *
 
 
 class UcxCudaMultipath(AutotoolsPackage):
-    """A CUDA transport module for UCX that uses all paths of a node for one
-    large GPU message. It is put under a UCX that is there already, and linked
-    with neither UCX nor CUDA: of both, headers are all that the build needs."""
+    """A CUDA transport module for UCX that sends one large GPU message over all
+    paths of a node. It loads into the installed UCX. It links neither UCX nor
+    CUDA: the build needs only their headers."""
 
     # spack -C, or "spack dev-build", on a checkout of this repository
     version("0.1.0")
     version("main", branch="main")
 
     variant("emulator", default=True,
-            description="The emulated node, which programs run on without GPUs")
+            description="Emulated node, to run programs without GPUs")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
