@@ -78,10 +78,10 @@ build_distcheck() {
     rm -f "$ucx_mp_build"/distcheck/ucx-mp-*.tar.gz
 }
 
-step build        quick 600 build_main   "gcc, warnings as errors; installed"
+step build        quick 600 build_main   "build with gcc and warnings as errors, and install"
 step build-headers long 600 build_headers \
-     "gcc, against the headers of UCX 1.22 and CUDA 12.0"
+     "build with gcc against the headers of UCX 1.22 and CUDA 12.0"
 step build-distcheck long 3600 build_distcheck "make distcheck"
-step build-ompi5  full  600 build_ompi5  "MPI programs for Open MPI 5.0.11"
+step build-ompi5  full  600 build_ompi5  "build the MPI programs for Open MPI 5.0.11"
 step build-dist   full  600 build_dist \
-     "make dist, and a build of it: clang, the headers of UCX 1.22 and CUDA 12.0"
+     "make dist, and build its archive with clang, UCX 1.22's and CUDA 12.0's headers"

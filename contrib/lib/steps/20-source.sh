@@ -72,13 +72,13 @@ source_check() {
     passing_on '^check: [1-9][0-9]* passed' "$ucx_mp_top/test/check/run"
 }
 
-step format     quick 180 source_format     "the sources keep to .clang-format"
-step shell      quick  60 source_shell      "shellcheck finds nothing to say"
-step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
-step links      quick  10 source_links      "links between pages lead somewhere"
+step format     quick 180 source_format     "sources follow .clang-format"
+step shell      quick  60 source_shell      "shellcheck accepts every script"
+step standalone quick  60 source_standalone "the libraries link neither UCX nor CUDA"
+step links      quick  10 source_links      "links between pages lead to existing files and headings"
 step names      quick  10 source_names      "files, functions, steps and log lines that pages name exist"
-step layers     quick  10 source_layers     "no include goes up, or in a circle"
-step lines      quick  10 source_lines      "log lines are those reviewed in test/logs/lines.txt"
-step check      quick  60 source_check      "contrib/check itself"
+step layers     quick  10 source_layers     "no include leads to a higher layer or forms a circle"
+step lines      quick  10 source_lines      "log lines equal the reviewed list test/logs/lines.txt"
+step check      quick  60 source_check      "tests of contrib/check itself"
 # not names, which reads the files that autogen.sh makes and removes
 unbuilt format shell links layers lines check

@@ -160,11 +160,11 @@ unit_stock() {
         "$ucx_mp_build/main/src/cuemu/lib"
 }
 
-step unit      quick 600 unit_tests "the module's parts"
-step emulator  full  600 "unit_check main src/cuemu" "the emulated node's own"
+step unit      quick 600 unit_tests "unit tests of the module"
+step emulator  full  600 "unit_check main src/cuemu" "unit tests of the emulated node"
 step sanitized full  600 "unit_sanitized $unit_long" \
      "unit tests under ASAN and UBSAN"
-step sanitized-all long 900 unit_sanitized "all of them"
-step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"
+step sanitized-all long 900 unit_sanitized "all unit tests under ASAN and UBSAN"
+step emulator-stock full 180 unit_stock "UCX 1.22 with its own CUDA module on the emulated node"
 wide unit sanitized sanitized-all
 modelled unit emulator sanitized sanitized-all

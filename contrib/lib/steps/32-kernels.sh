@@ -16,4 +16,4 @@ kernels_ptx() {
             "$ucx_mp_top/examples/jacobi/jacobi.cu"
 }
 
-step kernels-ptx full 120 kernels_ptx "the PTX that is kept is what its source makes"
+step kernels-ptx full 120 kernels_ptx "the stored PTX equals what the compiler makes of its source"

@@ -172,22 +172,22 @@ releases_gdrcopy() {
 }
 
 step ucx-installed quick 60 "release_takes installed $ucx_mp_prefix" \
-     "the distribution's UCX takes the module"
+     "the distribution's UCX loads the module"
 step ucx-1.22 full 120 "release_takes 1.22.0 $ucx_mp_prefix" \
-     "and so does 1.22, in place of its stock module"
+     "UCX 1.22 loads the module in place of its own"
 step ucx-1.22-1.22 full 60 "release_takes 1.22.0 $ucx_mp_prefix-1.22" \
-     "1.22 takes the one built against 1.22"
+     "UCX 1.22 loads a module built against 1.22"
 step ucx-installed-1.22 full 60 "release_takes installed $ucx_mp_prefix-1.22" \
-     "the distribution's takes the one built against 1.22"
+     "the distribution's UCX loads a module built against 1.22"
 for release in 1.14.1.post2 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 1.19.0 \
                1.20.1 1.21.0; do
     step "ucx-${release%.post*}" full 240 \
-         "release_takes $release $ucx_mp_prefix" "and so does this release"
+         "release_takes $release $ucx_mp_prefix" "UCX $release loads the module"
 done
 # A stock cuda_ipc does not take host memory: ours does
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
-     "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
-step ucx-abi full 300 releases_abi "tables and symbols, in each of them"
+     "NIXL's UCX 1.23 loads the module: transfers between GPUs"
+step ucx-abi full 300 releases_abi "tables and symbols of every UCX release"
 step ucx-gdrcopy full 60 releases_gdrcopy \
-     "a UCX's module for GDRCopy is loaded beside ours"
+     "UCX's GDRCopy module loads beside this module"
 after unit ucx-abi      # uses its program, built with its options

@@ -12,4 +12,4 @@ stock_floor() {
 }
 
 step stock-floor full 300 stock_floor \
-     "every answer of stock's module and ours: docs/stock-floor.md, no gap"
+     "both modules' answers to UCX equal docs/stock-floor.md"

@@ -116,9 +116,9 @@ arm64_mpi() {
         "$@"
 }
 
-step arm64-build full 300 arm64_build "for arm64, warnings as errors; installed"
+step arm64-build full 300 arm64_build "build for arm64 with warnings as errors, and install"
 step arm64 full 300 arm64_runs \
-     "there, by qemu: the room's tests, a message on an emulated node"
+     "arm64 under qemu: tests of src/uct/abi, a message on an emulated node"
 wide arm64
 step arm64-releases long 3600 arm64_long \
-     "five releases there: the doctor, the wheel, MPI's messages, an all-reduce"
+     "arm64, five UCX releases: doctor, wheel, MPI messages, all-reduce"

@@ -431,10 +431,10 @@ mpi_step() {
             level=full times=1 ;;
     esac
     step "$name" $level 240 "mpi_checked $times $1 $2 $3 $4" \
-         "checked transfers, $3 ranks, multi-path $4"
+         "checked transfers, $3 ranks, MULTIPATH=$4"
     [ $level = long ] ||
         step "$name-long" long 240 "mpi_checked 3 $1 $2 $3 $4" \
-             "... three times as many"
+             "three times the transfers of $name"
 }
 
 for mpi_name in distribution openmpi5; do
@@ -445,38 +445,38 @@ for mpi_name in distribution openmpi5; do
     done
 done
 step mpi-gh200 full 120 mpi_gh200 \
-     "Grace Hopper, emulated: messages and collectives of all kinds of memory"
+     "emulated Grace Hopper: messages and collectives of all kinds of memory"
 step mpi-one-gpu full 60 mpi_one_gpu \
-     "ranks that see one GPU each take one path"
+     "messages of ranks that see one GPU each take one path"
 step mpi-no-peer-access full 60 mpi_no_peer_access \
-     "GPUs that are no peers: the host carries the messages"
+     "messages between GPUs without peer access go through the host"
 step mpi-no-peer-rate full 60 mpi_no_peer_rate \
-     "GPUs that are no peers: both PCIe links at once"
+     "messages between GPUs without peer access use both PCIe links"
 for mpi_name in distribution openmpi5; do
     step "mpi-$mpi_name-first-use" full 60 "mpi_first_use $mpi_name" \
-         "GPUs used after MPI_Init are noticed"
+         "the module notices GPUs first used after MPI_Init"
 done
 step mpi-no-staging full 60 mpi_no_staging \
-     "staging memory runs out: messages arrive all the same"
+     "messages arrive when staging memory runs out"
 step mpi-bw full 60 mpi_bw \
-     "ucx_mp_bw: four ranks in pairs and as a ring, warmed up by time"
+     "ucx_mp_bw: four ranks in pairs and in a ring, warm-up by time"
 # bench-emulated tests it every day, against stock
 step mpi-speedup long 120 "mpi_speedup beluga 2.6" \
-     "beluga: all paths against one, 64 MiB: 2.7 times as fast"
+     "64 MiB on beluga: all paths at least 2.6 times as fast as one"
 step mpi-windows full 60 mpi_windows \
-     "four ranks, windows of messages, every way at once"
+     "four ranks send windows of messages to each other at once"
 step mpi-exchange full 120 mpi_exchange \
-     "ranks that send to each other do not pay for the host's path"
+     "ranks that exchange messages never prepare the host path"
 step mpi-self full 120 mpi_self \
-     "from GPU to GPU of one process, put and get, several paths"
+     "put and get between GPUs of one process over several paths"
 step mpi-self-host full 60 mpi_self_host \
-     "between host memory and GPUs of one process, several paths"
+     "copies between host memory and GPUs of one process over several paths"
 step mpi-host full 60 mpi_host \
-     "page-locked host memory over the links of all GPUs"
+     "page-locked host memory uses the PCIe links of all GPUs"
 step mpi-host-pageable full 60 mpi_host_pageable \
-     "host memory that is not page-locked, copied by threads"
+     "threads copy pageable host memory"
 step mpi-eager full 120 mpi_eager \
-     "small sends that wait for no receive are those of stock's module"
+     "the same small sends as with UCX's module wait for no receive"
 step mpi-remap full 60 mpi_remap \
-     "host memory that was sent is unmapped and mapped anew"
+     "host memory is unmapped after a send and mapped again"
 modelled mpi-bw mpi-no-peer-rate mpi-self mpi-self-host mpi-speedup mpi-windows

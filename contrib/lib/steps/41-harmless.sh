@@ -55,32 +55,32 @@ harmless_long() {
 }
 
 step harmless-noticed full 60 harmless_noticed \
-     "what a module might do behind a program's back is noticed"
+     "ucx_mp_harmless notices each change that it imitates"
 # Expectations change only with the program
 step harmless-stock long 180 "harmless_run ucx-1.22 --stock --emulate hgx-h200
      --slowdown 2 -- --steps 1000 --seed 11" \
-     "1,000 steps with stock's module: what is expected is so"
+     "1,000 random steps of a program with UCX's own module"
 step harmless-ucx-1.22 full 240 "harmless_run ucx-1.22 --emulate hgx-h200
      --slowdown 2 -- --steps 500 --seed 1" \
-     "500 random steps of a program, UCX 1.22: as without a module"
+     "500 random steps of a program, UCX 1.22"
 step harmless-distribution full 240 "harmless_run distribution
      --emulate beluga --slowdown 2 -- --steps 500 --seed 2" \
-     "500 random steps, the distribution's MPI"
+     "500 random steps of a program, the distribution's MPI"
 step harmless-openmpi5 full 240 "harmless_run openmpi5 --emulate hgx-h200
      --slowdown 2 -- --steps 500 --seed 3" \
-     "500 random steps, Open MPI 5 and UCX 1.20"
+     "500 random steps of a program, Open MPI 5 and UCX 1.20"
 step harmless-resets full 240 "harmless_resets harmless_run ucx-1.22
      --emulate hgx-h200 --slowdown 2 -- --steps 250 --seed 2 --resets" \
-     "250 random steps, contexts reset among them"
+     "250 random steps of a program, with context resets"
 step harmless-long-hgx long 14400 "harmless_long ucx-1.22 hgx-h200 100" \
-     "100,000 random steps, UCX 1.22, GPUs behind a switch"
+     "100,000 random steps of a program, UCX 1.22, hgx-h200"
 step harmless-long-beluga long 14400 "harmless_long ucx-1.22 beluga 200" \
-     "100,000 random steps, UCX 1.22, GPUs linked in pairs"
+     "100,000 random steps of a program, UCX 1.22, beluga"
 step harmless-long-distribution long 14400 \
      "harmless_long distribution hgx-h200 300" \
-     "100,000 random steps, the distribution's MPI"
+     "100,000 random steps of a program, the distribution's MPI"
 step harmless-long-openmpi5 long 14400 "harmless_long openmpi5 beluga 500" \
-     "100,000 random steps, Open MPI 5 and UCX 1.20"
+     "100,000 random steps of a program, Open MPI 5 and UCX 1.20"
 step harmless-long-resets long 14400 \
      "harmless_resets harmless_long ucx-1.22 hgx-h200 400 --resets" \
-     "100,000 random steps, contexts reset among them"
+     "100,000 random steps of a program, with context resets"

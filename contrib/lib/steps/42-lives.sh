@@ -56,28 +56,28 @@ for lives_way in n y; do
         step "lives-reset-$lives_ucx-$lives_way" \
              "$(lives_level "$lives_ucx-$lives_way")" 90 \
              "lives_reset reset $lives_way $lives_ucx" \
-             "devices are reset between messages and before the end"
+             "the program resets devices between messages and before its end"
     done
     step "lives-contexts-$lives_way" "$(lives_level "contexts-$lives_way")" 90 \
          "lives_reset contexts $lives_way cu12" \
-         "contexts are made, used and destroyed between messages"
+         "the program creates and destroys contexts between messages"
 done
 step lives-reset-openmpi5 full 90 "lives_reset reset auto openmpi5" \
-     "devices are reset while UCP 1.20 keeps buffers in GPU memory"
+     "the program resets devices while UCP 1.20 keeps GPU buffers"
 step lives-own-context full 60 lives_own_context \
-     "pools' memory in a context of the program's own"
+     "pool memory in a context created by the program"
 step lives-collectives full 90 "lives_collectives collectives" \
-     "devices are reset between all-reduces of GPU memory"
+     "the program resets devices between all-reduces of GPU memory"
 step lives-kernel full 60 "lives_reset kernel auto cu12 hgx-h200" \
-     "host memory is freed while a kernel runs that a message ends"
+     "the program frees host memory while a kernel waits for a message"
 step lives-copies full 60 "lives_reset copies n cu12" \
-     "a message is sent while a copy into its buffer is under way"
+     "the program sends a buffer while a copy into it is running"
 for lives_ucx in distribution cu12; do
     step "lives-mappings-$lives_ucx" full 60 \
          "lives_reset mappings y $lives_ucx" \
-         "memory is sent that is mapped into a larger reservation"
+         "messages of memory mapped into a larger address reservation"
 done
 step lives-hostvmm full 60 "lives_reset hostvmm auto cu12" \
-     "host memory is sent that GPUs may touch and the CPU may not"
+     "messages of host memory that only GPUs can access"
 step lives-hostvmm-sums full 60 "lives_collectives hostvmm-sums" \
-     "... and added up, under the distribution's UCX"
+     "reductions of host memory that only GPUs can access"

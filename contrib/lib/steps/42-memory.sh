@@ -41,32 +41,32 @@ memory_churn() {
 
 step memory-churn-1.16 full 90 \
      "memory_churn 1.16 beluga 2 --steps 400 --kept 5 --max-size 4M" \
-     "buffers come and go, under a UCX that sees nothing of it"
+     "buffers are allocated and freed, UCX 1.16 without memory hooks"
 step memory-churn-pools full 90 \
      "memory_churn 1.16 beluga 2 --steps 300 --kept 5 --kind async" \
-     "... stream-ordered ones"
+     "stream-ordered buffers are allocated and freed, UCX 1.16"
 step memory-churn-maps full 60 \
      "memory_churn 1.16-wheel beluga 2 --steps 100 --kind vmm" \
-     "... mapped ones (cuMemMap), under a UCX that sees all others"
+     "cuMemMap buffers, under a UCX with hooks for all other memory"
 step memory-churn-range full 90 \
      "memory_churn 1.16 beluga 2 --steps 200 --kept 5 --kind range" \
-     "... pieces at the end of a range that stays"
+     "pieces at the end of a cuMemMap range are mapped and unmapped"
 step memory-churn-shared full 90 \
      "memory_churn 1.16 beluga 2 --steps 200 --kept 5 --kind pool" \
-     "... of a pool that can be shared"
+     "buffers of a shareable pool are allocated and freed"
 step memory-churn-openmpi5 long 90 \
      "memory_churn openmpi5 beluga 2 --steps 300 --kept 5 --max-size 4M" \
-     "... in Open MPI 5"
+     "buffers are allocated and freed under Open MPI 5"
 step memory-churn-cu12 full 90 \
      "memory_churn cu12 beluga 2 --steps 300 --kept 5 --max-size 4M" \
-     "... under a UCX that sees memory being freed"
+     "buffers are allocated and freed, under a UCX with memory hooks"
 step memory-churn-4 long 120 \
      "memory_churn distribution beluga 4 --steps 300 --max-size 4M" \
-     "... with four ranks"
+     "buffers are allocated and freed on four ranks"
 for memory_ranks in 2 4 8; do
     step "memory-churn-long-$memory_ranks" long 3600 \
          "memory_churn 1.16 hgx-h200 $memory_ranks --steps 20000 --kept 3" \
-         "... 20,000 times, with $memory_ranks ranks"
+         "buffers are allocated and freed 20,000 times on $memory_ranks ranks"
 done
 
 # Freed memory becomes free soon, while the ranks only make progress: on idle
@@ -80,7 +80,7 @@ memory_freed() {
 }
 
 step memory-freed full 60 memory_freed \
-     "freed memory is nobody's within a second, whatever kind it is"
+     "freed memory of any kind returns to the GPU within a second"
 
 # memory_imported: with the distribution's UCX, which sees no allocation, and with one that
 # sees them and takes all other memory for the host's
@@ -113,7 +113,7 @@ memory_torch() {
 }
 
 step memory-torch full 120 "memory_torch expandable_segments:False" \
-     "PyTorch's tensors come and go, where there is PyTorch"
+     "PyTorch allocates and frees tensors (skipped without PyTorch)"
 
 # memory_allocators TIMES: messages and collectives of memory of all allocators
 memory_allocators() {
@@ -146,7 +146,7 @@ memory_descriptors() {
 for memory_limit in 48 64; do
     step "memory-descriptors-$memory_limit" full 90 \
          "memory_descriptors $memory_limit" \
-         "cuMemCreate memory with at most $memory_limit files open"
+         "cuMemCreate memory with at most $memory_limit open files"
 done
 
 # memory_rates NODE: 64 MiB of memory that can be shared take at most 1.4 times as
@@ -167,9 +167,9 @@ memory_rates() {
 }
 
 step memory-allocators full 120 "memory_allocators 1" \
-     "every byte, whichever allocator the memory is of"
-step memory-allocators-long long 1800 "memory_allocators 20" "... 20 times as long"
+     "messages of every allocator's memory, every byte compared"
+step memory-allocators-long long 1800 "memory_allocators 20" "memory-allocators, 20 times as long"
 step memory-rates full 120 "memory_rates beluga" \
-     "memory of every allocator that can be shared, as fast as cuMemAlloc's"
-step memory-rates-hgx long 120 "memory_rates hgx-h200" "... on hgx-h200"
+     "memory of every shareable allocator is as fast as cuMemAlloc's"
+step memory-rates-hgx long 120 "memory_rates hgx-h200" "memory of every shareable allocator on hgx-h200: rates"
 modelled memory-rates memory-rates-hgx

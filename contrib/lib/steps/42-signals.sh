@@ -72,13 +72,13 @@ reconnect() {
 
 step signals-messages full 60 \
      "signals_mpi -- ucx_mp_checked --transfers 20 --max-size 8M" \
-     "messages while a signal comes each 0.1 ms"
+     "messages while a signal arrives every 0.1 ms"
 step signals-collectives full 60 \
      "signals_mpi --collectives y -- ucx_mp_collectives --alike 100 --on-gpus 50
       --calls 120 --seed 2" \
-     "... collectives of GPUs"
+     "collectives on GPUs while a signal arrives every 0.1 ms"
 step signals-cma full 90 signals_onesided \
-     "... GPU memory to and from page-locked memory of a peer (cuda_cma)"
-step signals-nixl full 90 signals_nixl "... transfers between NIXL agents"
+     "cuda_cma transfers while a signal arrives every 0.1 ms"
+step signals-nixl full 90 signals_nixl "NIXL transfers while a signal arrives every 0.1 ms"
 step reconnect full 60 reconnect \
-     "a peer's workers come and go: no descriptor is kept of them"
+     "peers' workers connect and disconnect: no descriptor leaks"

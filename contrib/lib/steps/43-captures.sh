@@ -21,14 +21,14 @@ captures() {
 }
 
 step captures full 120 "captures distribution beluga -- --max-size 16M" \
-     "graphs are captured beside messages and collectives"
+     "the program captures graphs beside messages and collectives"
 step captures-openmpi5 long 120 "captures openmpi5 hgx-h200 -- --max-size 16M" \
-     "the same with Open MPI 5 and UCX 1.20, on other GPUs"
+     "the program captures graphs, Open MPI 5 and UCX 1.20, hgx-h200"
 # Threads that copy host memory; this machine may have no processor for them
 step captures-threads full 120 \
      "captures openmpi5 beluga UCX_CUDA_IPC_HOST_COPY_THREADS=2 -- --max-size 16M" \
-     "... with threads of the module's own at work"
+     "the program captures graphs while the module's threads copy"
 # A refused query is repeated: the copy is not lost
 step captures-refused full 60 \
      "captures distribution beluga CUEMU_FAULT=cuEventQuery:20:900,cuEventQuery:30:901 -- --max-size 1M --way beside" \
-     "a driver that refuses to say whether a copy is over"
+     "captures with a driver that refuses event queries"

@@ -144,30 +144,30 @@ lives_namespaces() {
 }
 
 step threads-mpi full 240 "threads_mpi distribution hgx-h200" \
-     "four threads a rank, a communicator each"
+     "four threads per rank, each with a communicator"
 step threads-mpi-openmpi5 long 240 "threads_mpi openmpi5 beluga" \
-     "the same with Open MPI 5"
+     "four threads per rank, each with a communicator, Open MPI 5"
 step threads-workers full 120 "lives threads cu12" \
-     "a worker a thread, of one UCP context and of several"
+     "one UCP worker per thread, of one UCP context and of several"
 # The distribution's UCX asserts when it is destroyed with requests left
 step lives-destroy full 120 "lives destroy cu12" \
-     "workers destroyed with copies under way"
+     "workers are destroyed while copies run"
 step lives-killed full 120 "lives killed" \
-     "a peer is killed with copies under way, the next one comes"
-step lives-killed-1.22 long 120 "lives killed cu12" "the same with UCX 1.22"
+     "a peer is killed while copies run, and another connects"
+step lives-killed-1.22 long 120 "lives killed cu12" "a peer is killed while copies run, UCX 1.22"
 step lives-fork full 120 "lives fork" \
-     "children that execute others, and exit, while messages go on"
+     "child processes execute programs and exit during messages"
 step lives-exit full 60 "lives exit" \
-     "the end of a process with everything open"
+     "a process ends with all UCX objects open"
 step lives-order full 120 "lives order cu12" \
-     "memory, endpoints, workers go in other orders than they came"
+     "memory, endpoints and workers are closed in unusual orders"
 step lives-pointers full 60 "lives pointers cu12" \
-     "pointers to a peer's memory while other endpoints to it come and go"
+     "pointers to a peer's memory stay valid when other endpoints close"
 step lives-containers full 60 lives_containers \
-     "two processes of one pid in two namespaces, memory by descriptor"
+     "two processes with equal PIDs in two namespaces"
 step lives-containers-1.22 long 60 "lives_containers cu12" \
-     "the same with UCX 1.22"
+     "two processes with equal PIDs in two namespaces, UCX 1.22"
 step lives-namespaces full 120 "lives_namespaces cu12" \
-     "containers: memory is mapped, or messages take another transport"
+     "containers that share some namespaces: mapping, or another transport"
 wide threads-sanitized
 modelled threads-sanitized

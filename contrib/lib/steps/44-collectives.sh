@@ -614,132 +614,132 @@ persistent() {
 }
 
 step freed-while-sending full 60 freed_while_sending \
-     "a communicator is freed while a message and a reduction go on"
-step build-mpich full 600 build_mpich "MPI programs for MPICH"
-step build-mpi-abi full 600 build_mpi_abi "MPI programs for the standard ABI"
+     "a communicator is freed during a message and a reduction"
+step build-mpich full 600 build_mpich "build the MPI programs for MPICH"
+step build-mpi-abi full 600 build_mpi_abi "build the MPI programs for MPI 5's standard ABI"
 step mpi-abi-header full 60 mpi_abi_header \
-     "our mpi.h of the standard ABI beside that of MPICH 5"
+     "this project's mpi.h of the standard ABI agrees with MPICH 5's"
 step allreduce quick 180 allreduce_on_gpus \
-     "all-reduces carried out on GPUs, and those that are not"
+     "all-reduces on GPUs, and those left to the MPI"
 step collectives-on-gpus full 60 collectives_on_gpus \
-     "each algorithm of each collective on GPUs; ranks that call another one"
+     "each algorithm of each collective; ranks with different calls"
 step allreduce-faults full 60 allreduce_faults \
-     "a driver call that fails in an all-reduce on GPUs"
+     "a driver call fails in an all-reduce on GPUs"
 step other-calls full 30 "other_calls distribution" \
-     "MPI's other calls on GPU memory: done, or refused by name"
+     "other MPI calls on GPU memory work, or are refused by name"
 step other-calls-openmpi5 full 30 "other_calls openmpi5" \
-     "the same under Open MPI 5"
+     "other MPI calls on GPU memory, Open MPI 5"
 step other-calls-mpich full 30 "other_calls mpich" \
-     "the same under MPICH"
+     "other MPI calls on GPU memory, MPICH"
 step every-buffer full 60 every_buffer \
-     "each of MPI's functions with a buffer: ours, harmless, or refused"
+     "every MPI function with a buffer is wrapped, harmless or refused"
 step beside-tools full 60 "beside_tools distribution" \
-     "tools on MPI's names, preloaded and linked, see every call"
+     "MPI profiling tools, preloaded and linked, see every call"
 step beside-tools-mpich full 60 "beside_tools mpich" \
-     "the same under MPICH"
+     "MPI profiling tools see every call, MPICH"
 step layouts full 30 "layouts distribution" \
-     "which bytes a datatype covers, without looking at them"
+     "the byte ranges computed for datatypes are exact"
 step collectives-gaps full 30 \
      "collectives_run distribution --seed 9 --calls 200 --call MPI_Sendrecv" \
-     "messages with gaps to memory where UCX 1.13 wants them packed"
+     "messages with gaps that UCX 1.13 can only receive packed"
 step scattered full 60 \
      "collectives_run distribution --seed 3 --calls 400 --scattered 60" \
-     "datatypes whose blocks lie in several allocations, of mixed memory"
+     "datatypes with blocks in several allocations of mixed memory"
 for mpi_name in openmpi5 mpich; do
     step "scattered-$mpi_name" full 60 \
          "collectives_run $mpi_name --seed 6 --calls 400 --scattered 60" \
-         "the same of other MPIs"
+         "datatypes with blocks in several allocations, $mpi_name"
 done
 step pieces full 150 "pieces distribution" \
-     "datatypes whose blocks are allocations, side by side and far away"
+     "datatypes whose blocks are whole allocations, adjacent and distant"
 for mpi_name in openmpi5 mpich; do
-    step "pieces-$mpi_name" full 150 "pieces $mpi_name" "the same of other MPIs"
+    step "pieces-$mpi_name" full 150 "pieces $mpi_name" "datatypes whose blocks are whole allocations, $mpi_name"
 done
 step types full 60 "types distribution" \
-     "messages of random datatypes in GPU memory, by every call"
+     "messages of random datatypes in GPU memory by every call"
 for mpi_name in openmpi5 mpich; do
-    step "types-$mpi_name" full 60 "types $mpi_name" "the same of other MPIs"
+    step "types-$mpi_name" full 60 "types $mpi_name" "messages of random datatypes in GPU memory, $mpi_name"
 done
 step windows full 60 "windows distribution" \
-     "one-sided calls on windows in GPU memory, and in memory of several kinds"
+     "one-sided calls on windows in GPU and mixed memory"
 step windows-messages full 60 "windows distribution messages" \
-    "the same where the MPI cannot read another process's memory"
+    "one-sided calls where the MPI cannot read other processes' memory"
 step windows-no-peers full 60 "windows_no_peers distribution" \
-    "the same in VMM and pool memory of GPUs without peer access"
+    "one-sided calls on VMM and pool memory without peer access"
 step windows-pt2pt full 60 "windows distribution pt2pt --seed 5" \
-     "the same by Open MPI's component pt2pt"
+     "one-sided calls with Open MPI's component pt2pt"
 for mpi_name in openmpi5 mpich; do
     step "windows-$mpi_name" full 60 "windows $mpi_name" \
-         "the same of other MPIs"
+         "one-sided calls on windows in GPU memory, $mpi_name"
 done
 step unstaged full 60 "unstaged distribution" \
-     "a rank cannot stage its buffer: an error on each that needs it, no hang"
+     "a rank cannot stage its buffer: an error on dependent ranks, no hang"
 for mpi_name in openmpi5 mpich; do
     step "unstaged-$mpi_name" full 60 "unstaged $mpi_name" \
-         "the same of other MPIs"
+         "a rank cannot stage its buffer, $mpi_name"
 done
 step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu full 30 collectives_one_gpu \
-     "ranks that see one GPU each"
+     "collectives of ranks that see one GPU each"
 step halo full 60 "halo distribution" \
-     "parts of one array exchanged in place; reductions while messages wait"
-step halo-openmpi5 long 60 "halo openmpi5" "the same under Open MPI 5"
+     "halo exchange within one array; reductions while messages wait"
+step halo-openmpi5 long 60 "halo openmpi5" "halo exchange within one array, Open MPI 5"
 step collectives-tell full 60 collectives_tell \
-     "a line a call at debug level, and one of whom a call waits for"
+     "debug lines: one per collective, and the rank that it waits for"
 step collectives-waits full 60 collectives_waits \
-     "a rank that is late is named by the other one, as a warning"
+     "--waits names a late rank in a warning"
 # if it is stopped within the emulator, the other one stands still as well
 step collectives-stopped long 60 collectives_stopped \
-     "a rank that is stopped is named by the other one"
+     "a stopped rank is named by the other rank"
 step collectives-tuned full 60 collectives_tuned \
-     "a tuning table of the first rank changes plans, alike on all ranks"
+     "rank 0's tuning table changes the plans of all ranks equally"
 step collectives-staged-rate full 60 collectives_staged_rate \
-     "a staged all-reduce of 64 MiB is as fast as by hand"
+     "a staged all-reduce of 64 MiB is as fast as the copies by hand"
 step collectives-faults full 60 collectives_faults \
-     "a failing driver ends in an MPI error that names the collective"
+     "a failing driver call gives an MPI error naming the collective"
 step collectives-relays full 60 collectives_relays \
-     "a rank's buffer that cannot be mapped leaves relays in use"
-step unstaged-mpi-abi full 60 "unstaged mpi-abi" "the same of MPI 5's standard ABI"
-step types-mpi-abi full 60 "types mpi-abi" "the same of MPI 5's standard ABI"
-step other-calls-mpi-abi full 30 "other_calls mpi-abi" "the same of MPI 5's standard ABI"
-step pieces-mpi-abi full 150 "pieces mpi-abi" "the same of MPI 5's standard ABI"
+     "relays stay in use after a rank's buffer could not be mapped"
+step unstaged-mpi-abi full 60 "unstaged mpi-abi" "a rank cannot stage its buffer, MPI 5's standard ABI"
+step types-mpi-abi full 60 "types mpi-abi" "messages of random datatypes in GPU memory, MPI 5's standard ABI"
+step other-calls-mpi-abi full 30 "other_calls mpi-abi" "other MPI calls on GPU memory, MPI 5's standard ABI"
+step pieces-mpi-abi full 150 "pieces mpi-abi" "datatypes of whole allocations, MPI 5's standard ABI"
 step collectives-mpi-abi full 100 \
-     "collectives_run mpi-abi:3 --calls 350 --alike 50 --on-gpus 25" "the same of MPI 5's standard ABI"
-step outstanding-mpi-abi full 100 "outstanding mpi-abi 2 --rounds 40" "the same of MPI 5's standard ABI"
+     "collectives_run mpi-abi:3 --calls 350 --alike 50 --on-gpus 25" "350 random collectives, MPI 5's standard ABI"
+step outstanding-mpi-abi full 100 "outstanding mpi-abi 2 --rounds 40" "several non-blocking reductions, MPI 5's standard ABI"
 step outstanding-mpich-multiple full 60 \
      "outstanding mpich 2 --rounds 30 --host 20 --multiple 1" \
-     "reductions that another rank declines, with MPI_THREAD_MULTIPLE"
+     "reductions declined by another rank, with MPI_THREAD_MULTIPLE"
 for mpi_name in openmpi5 mpich mpi-abi; do
     step "persistent-$mpi_name" full 100 "persistent $mpi_name" \
-         "persistent reductions, started by each rank in its own order"
+         "persistent reductions, started in a different order on each rank"
 done
 for mpi_name in distribution openmpi5 mpich; do
     step "outstanding-$mpi_name" full 100 "outstanding $mpi_name 2 --rounds 40 --made 1" \
-         "reductions with a request, several at once, of GPU memory"
+         "several non-blocking reductions of GPU memory at once"
     step "outstanding-$mpi_name-host" full 100 \
          "outstanding $mpi_name 4 --rounds 20 --host 20 --seed 2" \
-         "... of GPU and host memory, between other calls"
+         "non-blocking reductions of GPU and host memory between other calls"
     # MPICH 4.0 fails an assertion in some reduce-scatters of more ranks
     mpi_ranks=4
     [ $mpi_name != mpich ] || mpi_ranks=2
     step "outstanding-$mpi_name-long" long 1200 \
          "outstanding $mpi_name $mpi_ranks --rounds 500 --host 10 --seed 3" \
-         "... 500 times"
+         "non-blocking reductions of GPU and host memory, 500 rounds"
 done
 step comms full 60 "comms_mixed distribution 3" \
-     "GPU buffers that come to ranks at different times; roots that go on"
+     "ranks use GPU buffers from different calls on; roots return early"
 step comms-without full 60 comms_without \
-     "some ranks run without the MPI interposition library: no sum is wrong, nothing hangs"
-step comms-stdin full 30 comms_stdin "MPICH's ranks whose standard input is closed"
+     "some ranks lack the MPI interposition library: right sums, no hang"
+step comms-stdin full 30 comms_stdin "MPICH ranks with closed standard input"
 step comms-unlike full 60 comms_unlike \
-     "some ranks load an older MPI interposition library: noticed"
+     "some ranks load an older MPI interposition library"
 step comms-many full 60 "comms_many distribution 10000 2000" \
-     "10,000 communicators of host memory, 2,000 of GPU memory, few descriptors"
+     "10,000 communicators of host and 2,000 of GPU memory, few descriptors"
 for mpi_name in openmpi5 mpich; do
     step "comms-$mpi_name" long 60 \
          "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
-         "the same of other MPIs"
+         "ranks use GPU buffers from different calls on, $mpi_name"
 done
 # Three ranks of MPICH: sides of an intercommunicator differ. Only a short run: with three ranks
 # MPICH 4.0 fails an assertion in some reduce-scatters in place, also with host memory and

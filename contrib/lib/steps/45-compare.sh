@@ -57,19 +57,19 @@ compare_host() {
 }
 
 step compare-beluga-put long 480 compare_beluga_put \
-     "one put on beluga: the link's 48 GB/s, stock's and ours by one path"
+     "one put on beluga: 48 GB/s with UCX's module and by one path"
 # bench-emulated tests it every day, with 64 MiB
 step compare-beluga-mpi long 300 compare_beluga_mpi \
-     "MPI bandwidth on beluga, window 1: 3 times stock"
+     "MPI bandwidth on beluga, window 1: 3 times UCX's module"
 step compare-hgx-put full 300 compare_hgx_put \
-     "one put on hgx-h200: 1.1 times stock"
+     "one put on hgx-h200: 1.1 times UCX's module"
 step compare-small full 100 compare_small \
-     "MPI bandwidth on hgx-h200, 1 MiB, window 1: 1.1 times stock"
+     "MPI bandwidth on hgx-h200, 1 MiB, window 1: 1.1 times UCX's module"
 step compare-host full 150 "compare_host stock,ours
      bw4-pd/ours:stock/16M>=2.5 bw4-dp/ours:stock/16M>=2.2" \
-     "page-locked host memory on hgx-h200, window 4: several links against one"
+     "page-locked host memory on hgx-h200, window 4: 2.2 times UCX's module"
 step compare-host-single long 150 "compare_host stock,single
      bw4-pd/single:stock/16M>=0.98 bw4-dp/single:stock/16M>=0.98" \
-     "the same by one link: not worse than stock"
+     "page-locked host memory by one link: not slower than UCX's module"
 modelled compare-beluga-put compare-beluga-mpi compare-hgx-put compare-small \
          compare-host compare-host-single

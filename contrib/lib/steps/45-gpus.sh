@@ -36,8 +36,8 @@ gpus_several() {
 }
 
 step gpus full 120 "gpus_several distribution 100 1" \
-     "random messages and collectives of ranks that use several GPUs"
+     "random messages and collectives of ranks with several GPUs"
 step gpus-openmpi5 long 120 "gpus_without_fragments openmpi5 300 2" \
-     "the same with Open MPI 5 and UCX 1.22"
+     "ranks with several GPUs, Open MPI 5 and UCX 1.22"
 step gpus-long long 7200 "gpus_several distribution 20000 3" \
-     "20,000 steps of the same"
+     "20,000 random messages and collectives of ranks with several GPUs"

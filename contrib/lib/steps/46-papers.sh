@@ -29,7 +29,7 @@ papers_bw() {
 
 # bench-emulated tests both every day, with 64 MiB
 step papers-put long 180 papers_put \
-     "beluga, put of 256 MiB, all paths, against stock"
+     "papers' tables: put of 256 MiB on beluga over all paths"
 step papers-bw  long 180 papers_bw \
-     "beluga, MPI bandwidth, windows of 1, 4 and 16 messages, all paths"
+     "papers' tables: MPI bandwidth on beluga, windows of 1, 4 and 16"
 modelled papers-put papers-bw

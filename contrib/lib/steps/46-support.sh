@@ -15,15 +15,15 @@ support() {
 }
 
 step support full 60 "support distribution 1 --emulate beluga --collectives y" \
-     "an MPI without CUDA says that it takes GPU memory"
+     "an MPI without CUDA reports GPU support"
 step support-without full 60 \
      "support distribution 0 --emulate beluga --collectives n" \
-     "... and does not with nothing in front of it"
+     "an MPI without CUDA reports no GPU support without the library"
 step support-stock full 60 \
      "support distribution 0 --stock --emulate beluga --collectives y" \
-     "... nor without the module"
+     "an MPI without CUDA reports no GPU support without the module"
 for mpi_name in openmpi5 mpich; do
     step "support-$mpi_name" full 60 \
          "support $mpi_name 1 --emulate beluga --collectives y" \
-         "the same of other MPIs"
+         "an MPI without CUDA reports GPU support, $mpi_name"
 done

@@ -114,13 +114,13 @@ END
 }
 
 step pages quick 30 pages \
-     "pages of figures are what their files say"
+     "pages of figures agree with their files"
 step front-page quick 10 front_page \
-     "figures of README and the results' page are what the files say"
+     "figures of README and docs/results/README.md agree with their files"
 step bench-page quick 30 bench_page \
-     "test/omb/bench: intervals, verdicts, pairs, files and the page"
+     "test/omb/bench: intervals, verdicts, pairs, files, page"
 step omb full 60 omb \
-     "contrib/omb builds OSU's programs and runs them, stock and ours in turns"
+     "contrib/omb builds OSU's programs and compares both modules"
 step bench-emulated full 120 bench_emulated \
-     "test/omb/bench: pairs of runs on beluga, in two goes, and their page"
+     "test/omb/bench: an interrupted and resumed run on beluga"
 modelled bench-emulated

@@ -91,35 +91,35 @@ onesided() {
 }
 
 step mpi-host-lanes full 60 mpi_host_lanes \
-     "an MPI's host messages keep their lanes, whatever NIXL has"
+     "host messages of MPI keep UCX's own lanes"
 step nixl-enable full 60 "nixl_enabled --transport cuda_ipc VwV PwV" \
-     "NIXL with ucx_mp.enable(), without the launcher"
+     "NIXL with ucx_mp.enable() instead of ucx_mp_run"
 step nixl-host full 120 "nixl_check --transport cuda_ipc PwV HwV PrV HrV" \
-     "host memory of one NIXL agent, GPU memory of another's process"
+     "NIXL: an agent's host memory to and from a peer's GPU"
 step nixl-peer-host full 120 "nixl_check --transport cuda_cma VwH VwP VrH
                               VrP" \
-     "GPU memory of one NIXL agent, host memory of another's process"
+     "NIXL: an agent's GPU memory to and from a peer's host memory"
 step nixl-near full 120 "nixl_check --near --transport cuda_ipc VwV VrV PwV
                          HwV PrV HrV" \
-     "two NIXL agents in one process"
+     "NIXL: two agents in one process"
 step nixl-lists full 60 "nixl_check --transport cuda_ipc --lists VwV PwV" \
-     "lists of blocks, which the module takes whole"
+     "NIXL: lists of blocks in one call"
 step nixl-random-lists long 600 "nixl_lists random --count 2000 --renew 500" \
-     "2,000 random transfers, those that write as lists"
+     "NIXL: 2,000 random transfers, writes as lists"
 step nixl-freed full 60 "nixl_run freed --within 1" \
-     "memory that an agent frees is free, whoever has read it"
+     "NIXL: freed memory returns to the GPU after peers have read it"
 step nixl-random full 120 "nixl_run random --count 350 --renew 60" \
-     "350 random transfers between NIXL agents that come and go, of any allocator"
+     "NIXL: 350 random transfers, agents restarted, every allocator"
 step nixl-connector full 60 "nixl_run connector --hidden" \
-     "120 requests as by vLLM's connector: prepared lists, four threads, notifications"
-step nixl-connector-host full 60 "nixl_run connector --host" "... of LMCache's host memory"
+     "NIXL: 120 requests like those of vLLM's connector"
+step nixl-connector-host full 60 "nixl_run connector --host" "NIXL: requests like those of LMCache with host memory"
 step nixl-allocators long 180 "nixl_allocators beluga" \
-     "memory of every allocator that can be shared, as fast as cuMemAlloc's"
+     "NIXL: memory of every shareable allocator is as fast as cuMemAlloc's"
 step nixl-grows full 240 "nixl_run grows" \
-     "500 transfers between ranges that grow and shrink, GPU memory level"
-step nixl-grows-long long 2400 "nixl_run grows --long" "... 5,000"
+     "NIXL: 500 transfers of growing and shrinking ranges, no memory leak"
+step nixl-grows-long long 2400 "nixl_run grows --long" "NIXL: 5,000 transfers of growing and shrinking ranges"
 step nixl-kept full 120 "nixl_run grows --kept --count 200" \
-     "200 steps in which pieces are replaced under one registration"
+     "NIXL: 200 replacements of memory under one registration"
 # nixl_kept_unhooked: without UCX's part that hooks the driver, as where no CUDA runtime
 # is found, and after the first use of a GPU: the module hooks cuMemMap itself
 nixl_kept_unhooked() {
@@ -129,27 +129,27 @@ nixl_kept_unhooked() {
         find "$folder" -name 'libucm_cuda*' -delete &&
         nixl_run_of "${folder##*/}" nixl-cu12==1.5.1 grows --kept --count 100
 }
-step nixl-kept-unhooked full 120 nixl_kept_unhooked "100 ... unseen by UCX"
-step nixl-kept-long long 1200 "nixl_run grows --kept --long" "... 5,000"
+step nixl-kept-unhooked full 120 nixl_kept_unhooked "NIXL: 100 replacements of memory without UCX's hooks"
+step nixl-kept-long long 1200 "nixl_run grows --kept --long" "NIXL: 5,000 replacements of memory under one registration"
 step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
                         --transport cuda_ipc VwV PwV" \
-     "NIXL's wheel for CUDA 13, which has a libuct_cuda of its own"
+     "NIXL: the wheel for CUDA 13, which has its own CUDA module"
 step nixl-20000 long 14400 "nixl_run random --long" \
-     "20,000 random transfers between NIXL agents"
+     "NIXL: 20,000 random transfers"
 step nixl-reads full 120 "nixl_reads pcie-only VrV,PrV,HrV" \
-     "GPU memory read by NIXL on a node without NVLink, not through TCP"
+     "NIXL: GPU memory is read without TCP on a node without NVLink"
 step nixl-no-peers full 120 "nixl_reads pcie-no-peers VwV,VrV,PrV" \
-     "the same without peer access, and written"
+     "NIXL: GPU memory is read and written without peer access"
 step onesided full 300 "onesided onesided cu12" \
-     "500 random puts and gets, lists, memory that comes and goes; reads by GPU"
+     "500 random UCP puts, gets and lists, with memory freed meanwhile"
 step onesided-beside full 300 "onesided beside cu12" \
-     "100 of a program that has messages, too"
+     "100 random UCP puts and gets beside messages"
 step nixl-full full 60 "nixl_run full --seconds 0.1 --blocks 500" \
-     "small blocks arrive while a kernel of the program keeps the GPU full"
+     "NIXL: small blocks while a kernel of the program fills the GPU"
 step nixl-kv full 60 nixl_kv \
-     "a KV cache's blocks of four layouts, offloaded, loaded, pushed, pulled"
+     "NIXL: a KV cache's blocks in four layouts"
 step nixl-busy full 60 "nixl_run random --busy --count 200" \
-     "200 while the peer's program allocates, copies, captures and frees"
+     "NIXL: 200 transfers while the peer allocates, copies, captures, frees"
 step nixl-death full 60 "nixl_run random --death" \
-     "a NIXL agent whose process is killed with a transfer under way"
+     "NIXL: an agent's process is killed during a transfer"
 modelled nixl-allocators

@@ -17,4 +17,4 @@ ucxx_arrays() {
 }
 
 step ucxx full 120 ucxx_arrays \
-     "UCXX's send and receive of GPU arrays, there and back"
+     "UCXX sends and receives GPU arrays"

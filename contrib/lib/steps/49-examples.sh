@@ -120,11 +120,11 @@ cupy_allocators() {
 }
 
 step jacobi full 120 jacobi_check \
-     "examples/jacobi: any paths, any division, the host: the same bits"
+     "examples/jacobi: equal bits for all paths and divisions"
 step examples-refuse full 60 examples_refuse \
-     "bad input of the examples ends in a sentence"
+     "examples answer wrong arguments with one sentence"
 step ci-example full 300 ci_example \
-     "examples/ci: PyPI's CuPy and mpi4py, tests of one process and of two"
+     "examples/ci: PyPI's CuPy and mpi4py, one process and two"
 step cupy-allocators full 240 "cupy_allocators 40" \
-     "CuPy's arrays in pieces and of cudaMallocAsync: messages, collectives"
-step cupy-allocators-long long 3600 "cupy_allocators 1000" "... 25 times as long"
+     "CuPy arrays of cuMemCreate pieces and of cudaMallocAsync"
+step cupy-allocators-long long 3600 "cupy_allocators 1000" "cupy-allocators, 25 times as long"

@@ -58,5 +58,5 @@ launcher_values() {
 }
 
 step values full 60 launcher_values \
-     "a wrong value costs a sentence, and no transport"
-step launcher full 300 launcher_tests "ucx_mp_run finds, sets, warns, cleans up"
+     "a wrong value of a variable gives one warning and disables nothing"
+step launcher full 300 launcher_tests "tests of ucx_mp_run (test/launcher/run)"

@@ -34,7 +34,7 @@ gradients_page() {
 }
 
 step gradients full 60 gradients_all \
-     "ResNet50's gradients, a 64th of each, on mist and cedar"
+     "examples/gradients: ResNet50 scaled to 1/64 on mist and cedar"
 step gradients-page quick 20 gradients_page \
-     "docs/results/gradients*.md and own-way.md are made of their files"
+     "docs/results/gradients*.md and own-way.md agree with their files"
 modelled gradients

@@ -44,8 +44,8 @@ python_tests() {
         passing_on '[1-9][0-9]* passed' "$ucx_mp_top/test/python/run"
 }
 
-step python full 180 python_tests "enable() before, after and without UCX"
-step wheel full 600 wheel_used "the Python wheel, from an empty environment"
+step python full 180 python_tests "ucx_mp.enable() before, after and without UCX"
+step wheel full 600 wheel_used "the Python wheel in an empty environment"
 wide wheel
 
 # mesh_kit_alone: it writes to a device, and through a symbolic link; and a result
@@ -94,5 +94,5 @@ mesh_kit_used() {
         python3 mesh-kit.pyz --show result.json
 }
 
-step mesh-kit full 600 mesh_kit_used "one file that measures a real mesh, on an emulated one"
+step mesh-kit full 600 mesh_kit_used "the mesh kit on an emulated node"
 after mesh-kit wheel

@@ -69,10 +69,9 @@ byhand_all() {
 }
 
 step allreduce-page quick 30 allreduce_page \
-     "test/omb/allreduce: plans, ratios, the file and the page"
+     "test/omb/allreduce: plans, ratios, file, page"
 step allreduce-emulated full 60 allreduce_emulated \
-     "test/omb/allreduce: each way on hgx-h200, results checked"
+     "test/omb/allreduce: each way on hgx-h200, results compared"
 step byhand full 60 byhand_all \
-     "test/byhand: all-reduces, host memory over several links, peers' copies,
-      small blocks"
+     "test/byhand: all-reduces, host memory, peers' copies, small blocks"
 modelled allreduce-emulated

@@ -132,12 +132,12 @@ rpm_package() {
 }
 
 step install quick 60 installed_and_gone \
-     "make install with pages and documents, and make uninstall: nothing is left"
+     "make install and make uninstall leave no file"
 step man-pages quick 30 manual_pages \
-     "manual pages are what the programs' --help says"
+     "manual pages agree with the programs' --help"
 step modulefile full 60 modulefile \
-     "a moved prefix by its module file, to a checked message"
+     "the module file of a moved prefix: a checked message"
 step rpm long 1800 rpm_package \
-     "the RPM package: the files of make install, man pages, a checked message"
+     "the RPM package: its files, a checked message"
 step debian long 1800 debian_package \
-     "Debian's package: lintian, the files of make install, a checked message"
+     "the Debian package: lintian, its files, a checked message"

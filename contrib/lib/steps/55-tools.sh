@@ -51,19 +51,19 @@ tools_new_nodes() {
 }
 
 step topo full 240 "tools_topo 20" \
-     "ucx_mp_topo: every node as text, picture, XML that comes back, and plans"
-step topo-long long 600 "tools_topo 1000" "... and 1,000 plans of each"
+     "ucx_mp_topo on every node: text, picture, XML, plans"
+step topo-long long 600 "tools_topo 1000" "ucx_mp_topo on every node, 1,000 plans each"
 step probe-lazy full 60 tools_probe_lazy \
-     "NVML is started by processes with large messages only"
+     "only processes with large messages start NVML"
 step new-nodes full 120 tools_new_nodes \
-     "checked transfers on nodes that nothing else knows"
+     "checked transfers on node files used by no other test"
 
 tools_perf() {
     tools_run perf
 }
 
 step perf full 240 tools_perf \
-     "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
+     "ucx_mp_perf: links as in the node file, graphs, wrong arguments"
 
 # tools_tune NODE...: tune nodes unknown to all other tests
 tools_tune() {
@@ -72,9 +72,9 @@ tools_tune() {
 }
 
 step tune full 240 "tools_tune dead-link mixed-pcie" \
-     "ucx_mp_tune: the model near the best found, what forces it, tables"
+     "ucx_mp_tune: plans near the best ones, forcing variables, tables"
 step tune-long long 240 "tools_tune board6 dead-link mixed-pcie triangle" \
-     "... of more nodes"
+     "ucx_mp_tune on more nodes"
 
 # Four kinds of nodes; all twenty seeds, and others, are run by hand
 tools_perturbed() {
@@ -83,7 +83,7 @@ tools_perturbed() {
 }
 
 step perturbed full 60 tools_perturbed \
-     "nodes off by up to 30 %, calibrated: the model within 4 and 8 % of the best"
+     "calibrated plans on nodes with link rates changed by up to 30 %"
 
 tools_trace() {
     command -v mpirun >/dev/null || { skip "no mpirun"; return; }
@@ -91,7 +91,7 @@ tools_trace() {
 }
 
 step trace full 120 tools_trace \
-     "ucx_mp_run --trace: each message's copies, their links and their order"
+     "ucx_mp_run --trace: copies of each message, their links and order"
 
 # calls_refuses TEXT FOLDER OPTION...: the report fails with this text
 calls_refuses() {
@@ -129,7 +129,7 @@ tools_calls() {
 }
 
 step calls full 60 tools_calls \
-     "test/calls: when a program calls the driver, and where a copy's time goes"
+     "test/calls: driver calls of a program, and the time of a copy"
 
 # Instructions of the module's own functions per put, of which the model takes
 # some 20,000: for 1 MiB not more than at 4eb010f (38,502 instructions), for a
@@ -150,7 +150,7 @@ tools_instructions() {
 }
 
 step instructions full 120 tools_instructions \
-     "a put's instructions in the module, and no allocation"
+     "a put: number of instructions in the module, no allocation"
 
 # Instructions for plans of a collective: a communicator's first one, and one for
 # a new size, which delays calls of some us. Limits are a quarter above the
@@ -184,7 +184,7 @@ END
 }
 
 step plans full 180 "tools_plans daily" \
-     "what plans of collectives cost: the first, and of a new size"
-step plans-long long 180 "tools_plans long" "... of other numbers of ranks"
+     "time to plan a collective, first call and new size"
+step plans-long long 180 "tools_plans long" "time to plan a collective, other numbers of ranks"
 alone calls
 modelled tune perf trace

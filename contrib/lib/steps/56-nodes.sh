@@ -81,8 +81,8 @@ nodes_faults() {
 }
 
 step nodes full 120 nodes_all \
-     "all-reduces over two and four emulated nodes, bytes between them counted"
+     "all-reduces over two and four emulated nodes, bytes counted"
 step nodes-host full 30 nodes_host \
-     "over several nodes host-only programs agree on few calls"
+     "several nodes: programs on host memory agree on few calls"
 step nodes-faults full 120 nodes_faults \
-     "over several nodes: what fails on one is staged there, or fails on all"
+     "several nodes: a fault on one is staged there or fails on all"

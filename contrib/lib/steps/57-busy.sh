@@ -27,12 +27,12 @@ busy() {
 for filled_memory in device pool vmm; do
     step "filled-$filled_memory" full 90 \
          "filled y 4 --memory $filled_memory" \
-         "memory is filled by plain copies just before MPI's calls"
+         "plain copies fill $filled_memory memory just before MPI calls"
     step "filled-$filled_memory-host" full 90 \
          "filled n 2 --memory $filled_memory" \
-         "... and collectives go by way of the host"
+         "plain copies fill $filled_memory memory before staged collectives"
 done
 for busy_stream in non-blocking blocking legacy; do
     step "busy-$busy_stream" full 120 "busy $busy_stream" \
-         "MPI's calls while a $busy_stream stream waits for the program"
+         "MPI calls while a $busy_stream stream waits for the program"
 done

@@ -23,12 +23,12 @@ refused() {
 
 step refused full 60 \
      "refused ucx_mp_checked --transfers 30 --max-size 8M" \
-     "messages make no call that the driver refuses"
+     "messages make no driver call that fails"
 for refused_memory in device pool vmm; do
     step "refused-$refused_memory" full 60 \
          "refused ucx_mp_filled --memory $refused_memory --steps 30" \
-         "... nor do they and collectives of $refused_memory memory"
+         "messages and collectives of $refused_memory memory: no driver call fails"
 done
 step refused-mixed full 60 \
      "refused ucx_mp_churn --kind mixed --steps 60" \
-     "... nor memory of all kinds that comes and goes"
+     "memory of all kinds allocated and freed: no driver call fails"

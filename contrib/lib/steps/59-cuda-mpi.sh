@@ -149,24 +149,24 @@ cuda_mpi_faster() {
 
 for cuda_mpi in openmpi-cuda mpich-cuda; do
     step "build-$cuda_mpi" long 5400 "cuda_mpi_build ${cuda_mpi%-cuda}" \
-         "$cuda_mpi, from the distribution's sources"
+         "build $cuda_mpi from the distribution's sources"
     step "$cuda_mpi-messages" long 300 "cuda_mpi_messages $cuda_mpi" \
-         "checked messages, the system's UCX"
+         "checked messages under $cuda_mpi, the system's UCX"
     step "$cuda_mpi-messages-1.21" long 300 \
          "cuda_mpi_messages $cuda_mpi ucx-1.21.0" \
-         "checked messages, a wheel's UCX with CUDA"
+         "checked messages under $cuda_mpi, a wheel's UCX with CUDA"
     step "$cuda_mpi-bw" long 300 "cuda_mpi_bw $cuda_mpi" \
-         "256 MiB on beluga, all paths"
+         "256 MiB on beluga over all paths, $cuda_mpi"
     step "$cuda_mpi-collectives" long 3600 \
          "cuda_mpi_collectives $cuda_mpi 2000" \
-         "2,000 random collectives, host and GPU memory"
+         "2,000 random collectives under $cuda_mpi"
     step "$cuda_mpi-collectives-1.21" long 3600 \
          "cuda_mpi_collectives $cuda_mpi 500 ucx-1.21.0" \
-         "500 with a wheel's UCX"
+         "500 random collectives under $cuda_mpi, a wheel's UCX"
     step "$cuda_mpi-faster-2" long 300 "cuda_mpi_faster $cuda_mpi 2 1000" \
          "all-reduce of 64 MiB on mist, 2 ranks: at most 1.0 ms"
     step "$cuda_mpi-faster-4" long 300 "cuda_mpi_faster $cuda_mpi 4 1800" \
-         "... 4 ranks: at most 1.8 ms"
+         "all-reduce of 64 MiB on mist, 4 ranks: at most 1.8 ms"
 done
 
 for cuda_mpi in "" -1.21; do
@@ -175,12 +175,12 @@ for cuda_mpi in "" -1.21; do
          "messages of random datatypes in GPU memory, by every call"
     step "openmpi-cuda-outstanding$cuda_mpi" long 300 \
          "cuda_mpi_outstanding ${cuda_mpi:+ucx$cuda_mpi.0}" \
-         "non-blocking reductions, by GPUs and staged"
+         "non-blocking reductions on GPUs and staged"
 done
 step openmpi-cuda-gaps long 900 cuda_mpi_gaps \
-     "10 times as fast where Open MPI copies many pieces; no others slower"
+     "messages of many pieces 10 times as fast as Open MPI's own"
 
 for cuda_mpi in MPI_Reduce MPI_Reduce_scatter; do
     step "mpich-cuda-own-$cuda_mpi" long 60 "cuda_mpi_own $cuda_mpi" \
-         "what MPICH itself overwrites, and that this is left out"
+         "$cuda_mpi of MPICH overwrites memory without this module"
 done

@@ -81,16 +81,16 @@ sabotage_had_graphs() {
 }
 
 step sabotage full 120 "sabotage_is_noticed n hops slots early" \
-     "broken on purpose: missing waits and early completion are noticed"
+     "tests notice an engine without waits or with early completion"
 # Each kind with one relay; with both of them by --long
 step sabotage-one full 120 "sabotage_of_one n hops:7/gpu2/slow-fill
      slots:7/host/slow-hop late:7/host/slow-fill short:7/gpu2/slow-hop" \
-     "one wait, or one byte, of thousands is noticed"
+     "tests notice one missing wait, or one wrong byte, among thousands"
 step sabotage-one-long long 120 "sabotage_of_one n hops:7/host/slow-fill
      slots:7/gpu2/slow-hop late:7/gpu2/slow-fill short:7/host/slow-hop" \
-     "... by the other relay"
+     "tests notice one missing wait on the other relay"
 step sabotage-graph full 120 "sabotage_is_noticed y hops slots early query" \
-     "the same with graphs, and that one in flight is never changed"
+     "tests notice a broken engine with graphs"
 
 # faults_are_survived ARGUMENT...: every driver call of the engine fails once
 faults_are_survived() {
@@ -184,17 +184,17 @@ step faults full 120 "faults_are_survived --max-calls 12" \
      "every driver call of the engine fails once"
 step faults-graph full 120 "faults_are_survived --max-calls 12 --set
      MULTIPATH_GRAPH=y" \
-     "the same with graphs"
+     "every driver call of the engine fails once, with graphs"
 step faults-sanitized full 180 faults_sanitized \
-     "the same under ASAN and UBSAN"
+     "every driver call of the engine fails once, under ASAN and UBSAN"
 after sanitized faults-sanitized
 for mpi_name in distribution openmpi5; do
     step "mpi-faults-$mpi_name" full 120 "mpi_faults $mpi_name" \
-         "driver calls fail under MPI: a way around, or MPI's error"
+         "driver calls fail under MPI: a fallback, or an MPI error"
 done
 step campaign full 240 "campaign --transfers 240 --ranks 4 --max-size 1M
-     --executor streams --executor graph" "every path set, both executors"
+     --executor streams --executor graph" "checked transfers with every set of paths, streams and graphs"
 step campaign-long long 3600 campaign \
-     "10,000 transfers, both executors, 2 and 4 ranks"
+     "10,000 checked transfers, streams and graphs, 2 and 4 ranks"
 step campaign-switch long 120 "campaign --emulate hgx-h200 --transfers 160
-     --ranks 2 --max-size 1M" "the same behind a switch"
+     --ranks 2 --max-size 1M" "checked transfers with every set of paths on hgx-h200"

@@ -99,11 +99,11 @@ slurm_script() {
 }
 
 step slurm full 60 slurm_script \
-     "contrib/slurm: a job, its status, one that is ended; nothing is left"
+     "contrib/slurm: a job, its exit status, an interrupted job"
 step slurm-openmpi long 300 "slurm_ranks main pmix" \
-     "srun under and over ucx_mp_run, --export=NONE, a GPU a rank; Open MPI"
-step slurm-mpich long 300 "slurm_ranks mpich pmi2" "the same with MPICH"
+     "srun before and after ucx_mp_run, --export=NONE, Open MPI"
+step slurm-mpich long 300 "slurm_ranks mpich pmi2" "srun before and after ucx_mp_run, --export=NONE, MPICH"
 step slurm-batch-openmpi long 120 "slurm_batch main pmix" \
-     "sbatch of what --print printed; Open MPI"
-step slurm-batch-mpich long 120 "slurm_batch mpich pmi2" "the same with MPICH"
+     "sbatch with the output of ucx_mp_run --print, Open MPI"
+step slurm-batch-mpich long 120 "slurm_batch mpich pmi2" "sbatch with the output of ucx_mp_run --print, MPICH"
 alone slurm slurm-openmpi slurm-mpich slurm-batch-openmpi slurm-batch-mpich

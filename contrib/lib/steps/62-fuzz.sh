@@ -21,8 +21,8 @@ fuzz_readers() {
 
 # A check's verdict does not change by chance; an hour's run searches elsewhere each time
 step fuzz full 300 "fuzz_readers 60 1 60000" \
-     "readers of node files, tuning tables and keys, fuzzed with 60,000 inputs each"
-step fuzz-long long 4500 "fuzz_readers 1800" "... for an hour, all of them"
+     "fuzzed readers of node files, tuning tables and keys, 60,000 inputs"
+step fuzz-long long 4500 "fuzz_readers 1800" "fuzzed readers of node files, tuning tables and keys, one hour"
 after sanitized fuzz    # use its build
 after sanitized-all fuzz-long
 wide fuzz

@@ -65,17 +65,17 @@ mpi4py_suite() {
 
 step mpi4py full 300 \
      "mpi4py_suite openmpi5 beluga 2 --types d test_p2p_buf test_cco_vec test_rma" \
-     "mpi4py's own tests with CuPy arrays: NumPy's verdicts"
+     "mpi4py's own tests with CuPy arrays"
 step mpi4py-long long 3600 \
      "mpi4py_suite openmpi5 beluga 2 --types bdF --stall 600 test_address
       test_cco_buf test_cco_buf_inter test_cco_nb_buf test_cco_nb_vec
       test_cco_ngh_buf test_cco_pr_buf test_cco_pr_ngh_buf test_cco_pr_vec
       test_cco_vec test_cco_vec_inter test_comm test_p2p_buf
       test_p2p_buf_matched test_pack test_rma test_win" \
-     "more of them, of more types"
+     "more of mpi4py's own tests, more types"
 for mpi_name in distribution mpich mpich5; do
     step "mpi4py-$mpi_name" long 1200 \
          "mpi4py_suite $mpi_name beluga 2 --types d --stall 300 test_p2p_buf
           test_pack" \
-         "messages and packing under $mpi_name"
+         "mpi4py's own tests of messages and packing, $mpi_name"
 done

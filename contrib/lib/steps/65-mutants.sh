@@ -26,6 +26,6 @@ mutants_fit() {
 }
 
 step mutants-fit quick 30 mutants_fit \
-     "the mistakes that test/mutants keeps fit the source"
+     "the stored mutants of test/mutants match the source"
 step mutants long 28800 mutants_noticed \
-     "small mistakes in the module are noticed: docs/mutants.md"
+     "the tests notice small mistakes in the module (docs/mutants.md)"
