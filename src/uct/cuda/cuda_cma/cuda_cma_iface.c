@@ -32,9 +32,9 @@ typedef struct {
 
 static uct_abi_config_field_t config_fields[] = {
     UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, iface_config_t,
-                         max_poll, "Completions picked up a progress call"),
+                         max_poll, "Maximum completions per progress call"),
     UCT_ABI_CONFIG_FIELD("BW", "auto", BW, iface_config_t,
-                         bandwidth, "Bandwidth that UCX reckons with"),
+                         bandwidth, "Bandwidth reported to UCX"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

@@ -32,13 +32,12 @@ typedef struct {
 
 static const uct_abi_config_field_t md_config_fields[] = {
     UCT_ABI_CONFIG_FIELD("ENABLE", "auto", ON_OFF_AUTO, cma_md_config_t, enable,
-                         "Reach other processes' host memory from this one's "
-                         "GPUs, by cross-memory attach; auto: in NIXL's UCX"),
+                         "Copy between this process's GPUs and other "
+                         "processes' host memory; auto: in NIXL's UCX"),
     UCT_ABI_CONFIG_FIELD("PEER_GPU", "y", BOOL, cma_md_config_t, peer_gpu,
-                         "Have a peer copy to and from this process's "
-                         "page-locked memory by a GPU of this process, which "
-                         "a thread here asks to do so; no: by threads of the "
-                         "peer's"),
+                         "Let a GPU of this process copy for peers that access "
+                         "its page-locked memory; n: threads of the peers "
+                         "copy"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

@@ -45,18 +45,18 @@ static const char *const short_proto_names[] = {"eager", "rndv", NULL};
 
 static const uct_abi_config_field_t iface_config_fields[] = {
     UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, iface_config_t, max_poll,
-                         "Completions picked up a progress call"),
+                         "Maximum completions per progress call"),
     UCT_ABI_CONFIG_FIELD("MAX_EVENTS", "inf", UINT, iface_config_t, max_events,
-                         "Copies under way at most"),
+                         "Maximum copies in flight"),
     UCT_ABI_CONFIG_FIELD("BW", BW_DEFAULT, STRING, iface_config_t, bandwidth,
-                         "Bandwidths that UCX reckons with: default, h2d, "
-                         "d2h, d2d"),
+                         "Bandwidths reported to UCX: default, h2d, d2h, d2d"),
     UCT_ABI_CONFIG_FIELD("SHORT_PROTO", "eager", ENUM, iface_config_t,
                          short_proto,
-                         "How small messages between GPUs go: eager, as with "
-                         "stock UCX; or rndv, in half of the time, where no "
-                         "two processes both wait for the end of a send "
-                         "before they receive (UCX 1.16 and later)",
+                         "Protocol of small messages between GPUs (UCX 1.20 "
+                         "and later): eager, as with UCX's own module; or "
+                         "rndv, which takes half the time, but hangs if two "
+                         "processes both wait for the end of a send before "
+                         "they receive",
                          .names = short_proto_names),
     {.type = UCT_ABI_CONFIG_END}
 };

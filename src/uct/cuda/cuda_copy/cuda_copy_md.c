@@ -52,32 +52,32 @@ static const uct_abi_config_field_t md_config_fields[] = {
     UCT_ABI_CONFIG_FIELD("REG_WHOLE_ALLOC", "auto", ON_OFF_AUTO,
                          copy_md_config_t,
                          reg_whole_alloc,
-                         "Report whole allocations to UCX, so that they are "
-                         "registered once; auto does so up to MAX_REG_RATIO"),
+                         "Report whole allocations to UCX, so that it "
+                         "registers them once; auto: up to MAX_REG_RATIO"),
     UCT_ABI_CONFIG_FIELD("MAX_REG_RATIO", "0.1", DOUBLE, copy_md_config_t,
                          max_reg_ratio,
-                         "Largest allocation that auto reports whole, as a "
-                         "share of the GPU's memory"),
+                         "Largest allocation that REG_WHOLE_ALLOC=auto reports "
+                         "as a whole, as a share of the GPU's memory"),
     UCT_ABI_CONFIG_FIELD("DMABUF", "try", TERNARY, copy_md_config_t, dmabuf,
-                         "Hand out dmabuf file descriptors of GPU memory"),
+                         "Export GPU memory as dmabuf file descriptors"),
     UCT_ABI_CONFIG_FIELD("PREF_LOC", "cpu", ENUM, copy_md_config_t, pref_loc,
-                         "Where managed memory without a preferred location "
-                         "counts as",
+                         "Location reported for managed memory without a "
+                         "preferred location",
                          .names = pref_loc_names),
     UCT_ABI_CONFIG_FIELD("ENABLE_FABRIC", "try", TERNARY, copy_md_config_t,
                          enable_fabric,
                          "Allocate memory that other nodes can map over "
-                         "NVLink; try: where nodes are joined so"),
+                         "NVLink; try: if NVLink joins the nodes"),
     UCT_ABI_CONFIG_FIELD("ASYNC_MEM_TYPE", "cuda-managed", ENUM,
                          copy_md_config_t,
                          async_mem_type,
-                         "What stream-ordered allocations of a pool that "
-                         "cannot be shared count as: cuda, cuda-managed",
+                         "Memory type reported for memory of a pool that "
+                         "cannot be shared: cuda, cuda-managed",
                          .names = async_mem_type_names),
     UCT_ABI_CONFIG_FIELD("RETAIN_PRIMARY_CTX", "n", BOOL, copy_md_config_t,
                          retain_primary_ctx,
-                         "Make an inactive primary context active for an "
-                         "allocation"),
+                         "Activate an inactive primary context to allocate "
+                         "memory"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

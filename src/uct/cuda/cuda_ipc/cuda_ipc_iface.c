@@ -22,12 +22,13 @@
  * KiB on. Below that, in pageable memory, its own staging is faster. */
 #define HOST_PUT_OVERHEAD 20e-6
 
-/* Cost reported for reads that messages must not use: a rendezvous by get needs
- * one UCX message fewer than one by put, perhaps over TCP (seconds), and one
- * through host memory is rated at about 9 GB/s (bytes/s). Reads over TCP cost
- * even more. */
-#define HIDDEN_GET_OVERHEAD  200e-6
-#define HIDDEN_GET_BANDWIDTH 5e9
+/* Cost reported for reads so that messages do not use them. The overhead
+ * (seconds) exceeds what a rendezvous by get saves: one UCX message, perhaps
+ * over TCP. The bandwidth (bytes/s) is below UCX's estimate for a rendezvous
+ * through host memory, about 9 GB/s. Reads over TCP still cost more, so the
+ * program's own reads use cuda_ipc. */
+#define DISCOURAGED_GET_OVERHEAD  200e-6
+#define DISCOURAGED_GET_BANDWIDTH 5e9
 
 
 #define NUM_PLAIN_FIELDS   10
@@ -52,39 +53,38 @@ typedef struct {
 } iface_config_t;
 
 
-/* Variables of stock UCX, and two more; the engine's are added when the module
- * is loaded */
+/* Variables of UCX's own module, ENABLE_SAME_PROCESS and KERNEL_BLOCKS;
+ * config_add_multipath() adds those of the engine */
 static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, iface_config_t,
-                         max_poll, "Completions picked up a progress call"),
+                         max_poll, "Maximum completions per progress call"),
     UCT_ABI_CONFIG_FIELD("MAX_STREAMS", "16", UINT, iface_config_t,
                          max_streams,
-                         "Streams that single-path transfers are spread over"),
+                         "Number of streams for single-path transfers"),
     UCT_ABI_CONFIG_FIELD("CACHE", "y", BOOL, iface_config_t,
                          enable_cache, "Keep mappings of peers' memory"),
     UCT_ABI_CONFIG_FIELD("ENABLE_GET_ZCOPY", "auto", ON_OFF_AUTO,
                          iface_config_t, enable_get_zcopy,
-                         "Offer get: auto keeps messages from it without "
-                         "NVLink"),
+                         "Offer get; auto: on nodes without NVLink only for "
+                         "reads of the program, not for messages"),
     UCT_ABI_CONFIG_FIELD("MAX_EVENTS", "inf", UINT, iface_config_t,
-                         max_events, "Transfers under way at most"),
+                         max_events, "Maximum transfers in flight"),
     UCT_ABI_CONFIG_FIELD("BW", "auto", BW, iface_config_t,
-                         bandwidth,
-                         "Bandwidth between GPUs that UCX reckons with"),
+                         bandwidth, "Bandwidth between GPUs reported to UCX"),
     UCT_ABI_CONFIG_FIELD("LAT", "1.8us", TIME, iface_config_t,
-                         latency, "Latency that UCX reckons with"),
+                         latency, "Latency reported to UCX"),
     UCT_ABI_CONFIG_FIELD("OVERHEAD", "4.0us", TIME, iface_config_t,
                          overhead,
-                         "CPU time of a transfer that UCX reckons with"),
+                         "Processor time of a transfer reported to UCX"),
     UCT_ABI_CONFIG_FIELD("ENABLE_SAME_PROCESS", "n", BOOL,
                          iface_config_t, enable_same_process,
-                         "Reach other workers of this process; always so in "
-                         "NIXL's UCX"),
+                         "Connect workers of this process; always on in NIXL's "
+                         "UCX"),
     UCT_ABI_CONFIG_FIELD("KERNEL_BLOCKS", "8", UINT,
                          iface_config_t, kernel_blocks,
-                         "Blocks of threads, at most, of the kernel that "
-                         "copies small blocks which lie apart, twice that "
-                         "between GPUs; 0: never by a kernel"),
+                         "Maximum thread blocks of the kernel that copies "
+                         "small scattered blocks; twice as many between GPUs; "
+                         "0: do not use the kernel"),
 };
 
 
@@ -99,7 +99,8 @@ typedef struct {
 } ipc_iface_t;
 
 
-/* Add the engine's variables, which it parses itself: UCX passes their text */
+/* Add the engine's variables when the module is loaded. UCX passes their text;
+ * the engine parses it. */
 __attribute__((constructor)) static void config_add_multipath(void)
 {
     uct_abi_config_field_t *field = &config_fields[NUM_PLAIN_FIELDS];
@@ -125,8 +126,8 @@ static bool is_folder(const char *path)
            (access(path, W_OK | X_OK) == 0);
 }
 
-/* Warn about valid values that name missing things; base/trace.c checks its
- * own */
+/* Warn about values that name a missing GPU, directory or file. base/trace.c
+ * checks MULTIPATH_TRACE. */
 static void log_missing(const uct_cuda_plan_config_t *multipath)
 {
     const int count    = uct_cuda_gpu_count();
@@ -235,11 +236,11 @@ static double host_bandwidth(void)
 }
 
 /*
- * Return whether reads are slower than writes: over PCIe only, reading a peer's
- * memory is slower than being written to, so messages use put. For a program's
- * own read the alternative would be TCP.
+ * Return whether reads of a peer's memory are slower than writes by the peer,
+ * as on a node without NVLink. Messages then use put; a program's own read uses
+ * get, since the alternative is TCP.
  */
-static bool get_is_second(const ipc_iface_t *iface)
+static bool get_is_slower(const ipc_iface_t *iface)
 {
     return (iface->enable_get_zcopy == UCT_ABI_ON_OFF_AUTO) &&
            !uct_cuda_gpu_has_nvlink();
@@ -247,16 +248,16 @@ static bool get_is_second(const ipc_iface_t *iface)
 
 static bool get_is_offered(const ipc_iface_t *iface)
 {
-    return get_is_second(iface) ? (iface->uses & UCT_ABI_IFACE_USE_RMA) :
+    return get_is_slower(iface) ? (iface->uses & UCT_ABI_IFACE_USE_RMA) :
                                   (iface->enable_get_zcopy != UCT_ABI_OFF);
 }
 
-/* Return whether reads must be reported as slow. UCX makes the same query for a
- * message's read and for the program's: if both may occur, the answer must suit
+/* Return whether to report a high cost for reads. UCX makes the same query for
+ * reads of messages and of the program: if both may occur, the answer must suit
  * messages. */
-static bool get_is_hidden(const ipc_iface_t *iface)
+static bool get_is_discouraged(const ipc_iface_t *iface)
 {
-    return get_is_second(iface) && (iface->uses & UCT_ABI_IFACE_USE_TAG);
+    return get_is_slower(iface) && (iface->uses & UCT_ABI_IFACE_USE_TAG);
 }
 
 /* Return the fabric of the domain's node; NULL: none, or not to be used */
@@ -308,27 +309,28 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
     const ipc_iface_t *iface = (ipc_iface_t*)tl_iface;
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
     const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
-    bool is_hidden;
+    bool is_discouraged;
 
-    /* host memory is accessed by its own process only. UCP does not use other
-     * operations here; they get a formal answer. */
+    /* No transfer accesses a peer's host memory. UCP uses no other operation
+     * here; estimates for them have no effect. */
     if ((attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) &&
         is_offered(attr->operation)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    is_hidden = uct_abi_ep_op_is_get(attr->operation) && get_is_hidden(iface);
-    if (is_hidden && is_host) {
+    is_discouraged = uct_abi_ep_op_is_get(attr->operation) &&
+                     get_is_discouraged(iface);
+    if (is_discouraged && is_host) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    attr->bandwidth.shared  = is_hidden ? HIDDEN_GET_BANDWIDTH :
-                              is_host   ? host_bandwidth() :
-                                          generation_bandwidth();
+    attr->bandwidth.shared  = is_discouraged ? DISCOURAGED_GET_BANDWIDTH :
+                              is_host        ? host_bandwidth() :
+                                               generation_bandwidth();
     attr->path_bandwidth    = attr->bandwidth;
     attr->send_pre_overhead = iface->overhead +
                               ((is_host && is_put) ? HOST_PUT_OVERHEAD : 0) +
-                              (is_hidden ? HIDDEN_GET_OVERHEAD : 0);
+                              (is_discouraged ? DISCOURAGED_GET_OVERHEAD : 0);
     attr->latency.c         = iface->latency;
     return UCS_OK;
 }
@@ -422,9 +424,9 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     }
 
     iface = (ipc_iface_t*)*iface_p;
-    /* A UCP with protocols v1 that reaches its own process would use this lane
-     * for host memory, too, which fails (UCX's own test_ucp_mmap of 1.20), so
-     * this is off unless requested */
+    /* Off by default: a UCP with protocols v1 that reaches its own process
+     * would use this transport for host memory, too, which fails (UCX's own
+     * test_ucp_mmap of 1.20) */
     iface->number           = (config->enable_same_process ||
                                uct_cuda_settings_is_one_sided()) ?
                                       uct_cuda_node_iface_number() :

@@ -45,46 +45,45 @@ typedef struct {
 static const uct_abi_config_field_t md_config_fields[] = {
     UCT_ABI_CONFIG_FIELD("ENABLE_MNNVL", "try", TERNARY, ipc_md_config_t,
                          enable_mnnvl,
-                         "Reach GPUs of other nodes by NVLink, where these "
-                         "are joined so (UCX 1.18 and later)"),
+                         "Reach GPUs of other nodes if NVLink joins the nodes "
+                         "(UCX 1.18 and later)"),
     UCT_ABI_CONFIG_FIELD("CACHE_MAX_REGIONS", "inf", ULUNITS, ipc_md_config_t,
                          cache_max_regions,
-                         "Mappings kept of each peer's memory at most"),
+                         "Maximum mappings kept of each peer's memory"),
     UCT_ABI_CONFIG_FIELD("CACHE_MAX_SIZE", "inf", MEMUNITS, ipc_md_config_t,
                          cache_max_size,
-                         "Bytes of each peer's memory kept mapped at most"),
+                         "Maximum bytes kept mapped of each peer's memory"),
     UCT_ABI_CONFIG_FIELD("HOST_ZCOPY", "y", BOOL, ipc_md_config_t, host_zcopy,
-                         "Copy between this process's host memory and peers' "
-                         "GPUs directly (UCX 1.16 and later), and have its "
-                         "own GPUs' copies take several links"),
+                         "Copy directly between this process's host memory and "
+                         "peers' GPUs (UCX 1.16 and later), and over several "
+                         "links between host memory and its own GPUs"),
     UCT_ABI_CONFIG_FIELD("HOST_COPY_THREADS", "auto", ULUNITS, ipc_md_config_t,
                          host_copy_threads,
-                         "Threads that copy host memory which is not "
-                         "page-locked, 8 at most; auto: as many as the "
-                         "process's share of the processors, less one"),
+                         "Number of threads that copy pageable host memory, at "
+                         "most 8; auto: the process's share of the processors, "
+                         "less one"),
     UCT_ABI_CONFIG_FIELD("COLLECTIVES", "auto", STRING, ipc_md_config_t,
                          collectives,
-                         "Carry out an MPI's collectives on the GPUs, on a "
-                         "communicator of several nodes all-reduces "
-                         "(ucx_mp_run --collectives). auto: of an MPI built "
-                         "with CUDA those that it does not do as fast; n: by "
-                         "way of the host, or as the MPI does them"),
+                         "Carry out MPI collectives on the GPUs; between nodes "
+                         "all-reduces only (ucx_mp_run --collectives). auto: "
+                         "under an MPI built with CUDA only calls that are "
+                         "faster on GPUs; n: stage them, or leave them to an "
+                         "MPI built with CUDA"),
     UCT_ABI_CONFIG_FIELD("COLLECTIVES_ALGORITHM", "auto", STRING,
                          ipc_md_config_t,
                          collectives_algorithm,
-                         "How: kernel (one a rank, through peers' memory), "
-                         "flat (copy engines and kernels in two stages), "
-                         "hierarchical; auto: by the node and the size"),
+                         "Algorithm of collectives: kernel (one kernel per "
+                         "rank), flat (copy engines and kernels in two "
+                         "stages), hierarchical; auto: by node and size"),
     UCT_ABI_CONFIG_FIELD("COLLECTIVES_MULTIPATH", "auto", TERNARY_AUTO,
                          ipc_md_config_t, collectives_multipath,
-                         "Let their copies go over GPUs of the node that no "
-                         "rank of the communicator has: y (wherever they "
-                         "can), n, or auto: where it gains"),
+                         "Let collectives copy through GPUs without a rank of "
+                         "the communicator: y (where possible), n (never), "
+                         "auto (where the model expects a gain)"),
     UCT_ABI_CONFIG_FIELD("COLLECTIVES_WAITS", "n", BOOL, ipc_md_config_t,
                          collectives_waits,
-                         "Say as a warning, not at debug level only, what a "
-                         "collective waits for that has waited for more than "
-                         "a second"),
+                         "Log a warning, instead of a debug line, when a "
+                         "collective has waited for more than a second"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

@@ -307,64 +307,66 @@ static bool read_ledger(const char *text, uct_cuda_plan_config_t *config,
 /* ---------------------------------------------------------------- variables */
 
 #define TERNARY "y, n or auto"
-#define NAME    "a path of less than 256 characters"
+#define NAME    "a path of fewer than 256 characters"
 
 const uct_cuda_plan_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH", "auto",
-     "Move large messages over several paths at once: \"auto\" where a model "
-     "of the node expects a gain, \"y\" wherever there is a second path, \"n\" "
-     "never.", read_ternary, FIELD(enable), TERNARY},
+     "Split large messages over several paths: \"auto\" where the model of the "
+     "node expects a gain, \"y\" wherever there is a second path, \"n\" never.",
+     read_ternary, FIELD(enable), TERNARY},
     {"MULTIPATH_MIN_SIZE", "auto",
-     "Smaller messages take one path. \"auto\" leaves it to the model, and is "
-     "1m when MULTIPATH=y.", read_auto_size, FIELD(min_size),
+     "Smaller messages use one path. \"auto\" asks the model, and is 1m with "
+     "MULTIPATH=y.", read_auto_size, FIELD(min_size),
      "a size such as 512k or 4m, or auto"},
     {"MULTIPATH_PATHS", "auto",
-     "Paths to use, of: direct, gpu<N> (staged in the memory of GPU N of this "
-     "process), host. For example: direct,gpu2,gpu3,host. Or how many over "
-     "GPUs at most, the direct one included; \"auto\" is 4.", read_paths, 0,
-     "auto, a number from 1 to 8, or up to 8 different ones of direct, gpu0 to "
-     "gpu15, host, with commas between"},
+     "Allowed paths, separated by commas: direct, gpu<N> (through GPU N of "
+     "this process), host. For example: direct,gpu2,gpu3,host. Or the largest "
+     "number of paths over GPUs, the direct one included. \"auto\" is 4.",
+     read_paths, 0,
+     "auto, a number from 1 to 8, or up to 8 different paths, separated by "
+     "commas: direct, gpu0 to gpu15, host"},
     {"MULTIPATH_HOST", "auto",
-     "Stage a part in host memory: \"auto\" only while nothing runs the other "
-     "way on the whole node, as far as that is known.", read_ternary,
+     "Use the path through host memory. \"auto\": only after 16 times the "
+     "message's size has gone one way (not with MULTIPATH=y), and only while "
+     "no known traffic of the node goes the other way.", read_ternary,
      FIELD(host), TERNARY},
     {"MULTIPATH_CHUNKS", "auto",
-     "Chunks that a staged path's part is cut into: one number, or one for "
-     "each of MULTIPATH_PATHS, of which those of a direct path mean nothing. "
-     "For example: 1,8,8,4. More are used where a chunk would not fit into a "
-     "staging slot.", read_chunks, 0,
-     "auto, or up to 8 numbers from 1 to 64, with commas between"},
+     "Number of chunks in a staged path's share: one number, or one for each "
+     "of MULTIPATH_PATHS (ignored for the direct path). For example: 1,8,8,4. "
+     "A share has more chunks if a chunk would not fit into a staging slot.",
+     read_chunks, 0,
+     "auto, or up to 8 numbers from 1 to 64, separated by commas"},
     {"MULTIPATH_SHARES", "auto",
-     "Share of each of MULTIPATH_PATHS, as numbers in proportion. For example: "
-     "0.6,0.3,0.1.", read_shares, 0,
-     "auto, or up to 8 numbers that are not negative nor all 0, with commas "
-     "between"},
+     "Share of the message for each of MULTIPATH_PATHS, in proportion. For "
+     "example: 0.6,0.3,0.1.", read_shares, 0,
+     "auto, or up to 8 numbers, separated by commas, none negative and not all "
+     "0"},
     {"MULTIPATH_STAGING_SIZE", "64m",
      "Staging memory on each relay GPU, and in host memory. Allocated for the "
-     "first message that needs it (MULTIPATH_START).", read_staging_size,
+     "first message that uses it (MULTIPATH_START).", read_staging_size,
      FIELD(staging_size), "a size of at least 1m"},
     {"MULTIPATH_START", "auto",
-     "The first message over a GPU needs a context and staging memory there, "
-     "which take the driver 0.1 s and more a GPU: \"wait\" lets it wait for "
-     "them; with \"background\" threads make them, and messages take the paths "
-     "that are ready; with \"auto\" threads make what the path through the "
-     "host needs, which adds least, unless MULTIPATH_HOST or MULTIPATH_PATHS "
-     "ask for it.", read_start, FIELD(start), "auto, wait or background"},
-    {"MULTIPATH_GRAPH", "auto", "Submit copies as a CUDA graph.", read_ternary,
+     "How to create contexts and staging memory, which take 0.1 s or more for "
+     "each GPU. \"wait\": the first message that uses them waits. "
+     "\"background\": threads create them, and messages use the paths that are "
+     "ready. \"auto\": messages wait for relays, and a thread prepares the "
+     "host path, unless MULTIPATH_HOST or MULTIPATH_PATHS asks for that path.",
+     read_start, FIELD(start), "auto, wait or background"},
+    {"MULTIPATH_GRAPH", "auto",
+     "Submit the copies of a message as a CUDA graph.", read_ternary,
      FIELD(graph), TERNARY},
     {"MULTIPATH_TUNING_FILE", "auto",
-     "Table of the model's constants as measured on nodes of this kind; the "
-     "model decides what these variables leave open. \"auto\" is one that was "
-     "installed for nodes like this, if there is any; empty is none.",
+     "Tuning table: the model's constants, measured on nodes of this kind. "
+     "\"auto\": the installed table that fits this node, if any. Empty: none.",
      read_name, FIELD(tuning_file), NAME},
     {"MULTIPATH_LEDGER", "auto",
-     "Directory, shared by all processes of the node, for the control block in "
-     "which they announce the links they use. \"auto\" is "
-     UCT_CUDA_PLAN_LEDGER_DIR ", \"n\" does without.", read_ledger,
-     FIELD(ledger), "auto, n, or a directory's path from the root on"},
+     "Directory shared by all processes of the node; there they announce the "
+     "links they use. \"auto\" is " UCT_CUDA_PLAN_LEDGER_DIR ", \"n\" is none.",
+     read_ledger, FIELD(ledger),
+     "auto, n, or the absolute path of a directory"},
     {"MULTIPATH_TRACE", "",
-     "Directory for a trace of all copies, which ucx_mp_trace makes a timeline "
-     "of (ucx_mp_run --trace does both). Empty is none.", read_name,
+     "Directory for a trace of all copies; ucx_mp_trace makes a timeline of it "
+     "(ucx_mp_run --trace does both). Empty: no trace.", read_name,
      FIELD(trace), NAME},
     {NULL, NULL, NULL, NULL, 0, NULL}
 };
