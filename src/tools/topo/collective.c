@@ -35,7 +35,7 @@ static void read_gpus(const char *name, const char *text,
             (gpu >= request->topo->num_gpus)) {
             ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                             "--plan %s: '%s': expected GPUs from 0 to "
-                            "%d, with commas between them",
+                            "%d, separated by commas",
                             name, text, request->topo->num_gpus - 1);
         }
 

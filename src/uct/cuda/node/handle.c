@@ -338,8 +338,9 @@ void uct_cuda_node_handle_warn_descriptors(void)
 
     if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
         uct_cuda_warn("too few file descriptors are left to share GPU memory "
-                      "with other processes: its messages are staged, and "
-                      "slow. Raise the limit of open files (ulimit -n)");
+                      "with other processes: UCX sends it through host "
+                      "memory, slowly. Raise the limit of open files (ulimit "
+                      "-n)");
     }
 }
 

@@ -168,10 +168,10 @@ void uct_cuda_node_invalidation_warn(void)
     static bool is_logged;
 
     if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
-        uct_cuda_warn("memfd_create failed (%s): messages of GPU memory that "
-                      "was created with cuMemCreate, or is of a pool, may be "
-                      "staged, and slow. Allow this call in the container's "
-                      "seccomp profile, or raise ulimit -n",
+        uct_cuda_warn("memfd_create failed (%s): UCX may send memory of "
+                      "cuMemCreate and of pools through host memory, slowly. "
+                      "Allow this call in the container's seccomp profile, or "
+                      "raise ulimit -n",
                       strerror(own.error));
     }
 }
