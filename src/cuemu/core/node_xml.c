@@ -96,7 +96,7 @@ static int cuemu_xml_text(const xmlNode *elem, const char *name, char *text_p,
 }
 
 /* Read an attribute as an integer; `missing` if absent or empty. PARSE, with a
-   sentence, if it is no number from `min` to `max`. */
+   sentence, if it is not a number from `min` to `max`. */
 static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
                                     const char *name, int missing, int min,
                                     int max, int *value_p)
@@ -114,7 +114,8 @@ static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
     value = strtol(text, &end, 0);
     if ((errno != 0) || (*end != '\0') || (value < min) || (value > max)) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
-                               "%s=\"%s\" of <%s> is no number from %d to %d",
+                               "%s=\"%s\" of <%s> is not a number from %d "
+                               "to %d",
                                name, text, elem->name, min, max);
     }
 
@@ -155,8 +156,8 @@ static cuemu_status_t cuemu_xml_affinity(const cuemu_xml_t *xml,
         if (!isxdigit((unsigned char)text[i - 1]) ||
             (bit == CUEMU_XML_MAX_CORES)) {
             status = cuemu_xml_error(xml, cuemu_xml_line(elem),
-                                     "affinity=\"%.40s%s\" of <cpu> is no mask "
-                                     "of at most %d cores", text,
+                                     "affinity=\"%.40s%s\" of <cpu> is not a "
+                                     "mask of at most %d cores", text,
                                      (strlen(text) > 40) ? "..." : "",
                                      CUEMU_XML_MAX_CORES);
             break;
@@ -186,7 +187,7 @@ static cuemu_status_t cuemu_xml_number(const cuemu_xml_t *xml,
     if ((end == text) || (*end != '\0') || !(*value_p >= 0) ||
         (*value_p > 1e12)) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
-                               "%s=\"%s\" of <%s> is no number >= 0", name,
+                               "%s=\"%s\" of <%s> is not a number >= 0", name,
                                text, elem->name);
     }
     return CUEMU_OK;
@@ -209,8 +210,8 @@ static cuemu_status_t cuemu_xml_speed(const cuemu_xml_t *xml,
     if ((end == text) || !(*gtps_p > 0) || (*gtps_p > 1024) ||
         ((*end != '\0') && (*end != ' '))) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
-                               "link_speed=\"%s\" of <pci> is no speed such as "
-                               "\"16.0 GT/s PCIe\"", text);
+                               "link_speed=\"%s\" of <pci> is not a speed such "
+                               "as \"16.0 GT/s PCIe\"", text);
     }
     return CUEMU_OK;
 }
@@ -442,7 +443,8 @@ static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
     cuemu_xml_text(elem, "busid", text, sizeof(text));
     if (!cuemu_xml_busid(text, pci->busid)) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
-                               "busid=\"%s\" of <pci> is no PCI bus id", text);
+                               "busid=\"%s\" of <pci> is not a PCI bus id",
+                               text);
     }
     if (cuemu_xml_find_pci(xml, pci->busid) < index) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
@@ -566,7 +568,7 @@ static cuemu_status_t cuemu_xml_system(cuemu_xml_t *xml, const xmlNode *root)
     if ((root == NULL) || !cuemu_xml_is(root, "system")) {
         return cuemu_xml_error(xml, (root == NULL) ? 1 : cuemu_xml_line(root),
                                "the root element is <%s>, not <system>: this "
-                               "is no NCCL topology file",
+                               "is not an NCCL topology file",
                                (root == NULL) ? "" : (const char*)root->name);
     }
 

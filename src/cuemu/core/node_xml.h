@@ -122,7 +122,7 @@ cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,
         __attribute__((format(printf, 3, 4)));
 
 /* Convert a PCI bus id such as "1:2:3.0" to the form "0001:02:03.0". Return 1,
-   or 0 if the text is no bus id: `busid_p` is unchanged then. */
+   or 0 if the text is not a bus id: `busid_p` is unchanged then. */
 int cuemu_xml_busid(const char *text, char *busid_p);
 
 #endif

@@ -282,7 +282,7 @@ TEST_F(core_xml, long_path)
 
 TEST_F(core_xml, other_root)
 {
-    refuse("<graphs version=\"1\"/>", 1, "no NCCL topology file");
+    refuse("<graphs version=\"1\"/>", 1, "not an NCCL topology file");
 }
 
 TEST_F(core_xml, no_gpu)
@@ -367,9 +367,9 @@ TEST_F(core_xml, files_of_real_machines)
     EXPECT_STREQ("0002:81:00.0", m_node.gpus[0].busid);
     EXPECT_STREQ("0002:81:01.0", m_node.gpus[1].busid);
 
-    refuse("<system>\n<cpu affinity=\"-1\"/></system>", 2, "is no mask");
+    refuse("<system>\n<cpu affinity=\"-1\"/></system>", 2, "is not a mask");
     refuse("<system>\n<cpu affinity=\"" + std::string(3000, '0') +
-           "\"/></system>", 2, "0...\" of <cpu> is no mask");
+           "\"/></system>", 2, "0...\" of <cpu> is not a mask");
 }
 
 /* A virtual machine's bridge is not modelled as a link, unless a <cuemu>

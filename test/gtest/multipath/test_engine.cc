@@ -2327,7 +2327,7 @@ TEST_P(test_engine_tuning, the_table_is_used)
     EXPECT_EQ(1u, count_messages("W "));
     EXPECT_EQ(1u, count_messages(std::string("W ") + m_name +
                                  ":5: rows of paths, shares and chunks are "
-                                 "passed over, the constants count"));
+                                 "ignored, the constants apply"));
 }
 
 /* The choice of streams or graphs uses the node's constants: as in
@@ -2359,9 +2359,9 @@ TEST_P(test_engine_tuning, an_invalid_table_is_refused)
     table("8 gpus, 56 x 48.0:48.0:12.0", "");
     refused(":2: made for another node");
     table(node, "model gap_gpu fast");
-    refused(":4: \"fast\" is no value for \"gap_gpu\"");
+    refused(":4: \"fast\" is not a value for \"gap_gpu\"");
     table(node + "\nucx-mp-tuning 2", "");
-    refused(":3: not \"date ...\"");
+    refused(":3: expected \"date ...\"");
 
     FILE *stream = fopen(m_name, "w");
     fputs("ucx-mp-tuning 2\n", stream);

@@ -146,15 +146,15 @@ TEST_F(test_tuning, rows_of_old_tables_are_skipped)
                            "auto\nmodel join 1e-06\n"
                            "48.0:48.0,48.0:12.0\t17m 1g direct:1 streams\n"))
             << m_error;
-    EXPECT_STREQ("my.tune:6: rows of paths, shares and chunks are passed over, "
-                 "the constants count", m_error);
+    EXPECT_STREQ("my.tune:6: rows of paths, shares and chunks are ignored, "
+                 "the constants apply", m_error);
     EXPECT_EQ(40e-6, m_table->model.gap_gpu);
     EXPECT_EQ(1e-6, m_table->model.join);
 
     /* Errors come first */
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               read(HEAD + "48.0:48.0,48.0:12.0 1m 16m direct:1 auto\nx\n"));
-    EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: not three words"));
+    EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: expected three words"));
 }
 
 TEST_F(test_tuning, the_fingerprint_distinguishes_nodes)
@@ -210,11 +210,12 @@ TEST_F(test_tuning, headers)
 
 TEST_F(test_tuning, wrong_lines)
 {
-    refused("x", "not three words");
-    refused("48.0:48.0,48.0:12.0 1 2 direct:1", "not three words");
-    refused("48.0:48.0,48.0:12.0 1 2 direct:1 auto more", "not three words");
-    refused(std::string("\0x", 2), "no line of text");
-    refused(std::string(4096, 'x'), "no line of text");
+    refused("x", "expected three words");
+    refused("48.0:48.0,48.0:12.0 1 2 direct:1", "expected three words");
+    refused("48.0:48.0,48.0:12.0 1 2 direct:1 auto more",
+            "expected three words");
+    refused(std::string("\0x", 2), "expected a line of text");
+    refused(std::string(4096, 'x'), "expected a line of text");
 }
 
 TEST_F(test_tuning, no_file)
@@ -276,10 +277,10 @@ TEST_F(test_tuning, constants_of_the_model)
     refused("model gap_gpu", "three words");
     refused("model gap_gpu 1e-6 s", "three words");
     refused("model gap 1e-6", "no constant \"gap\"");
-    refused("model gap_gpu 4us", "no value for \"gap_gpu\"");
-    refused("model gap_gpu nan", "no value for \"gap_gpu\"");
-    refused("model gap_gpu 0", "no value for \"gap_gpu\"");
-    refused("model gap_gpu 1", "no value for \"gap_gpu\"");
+    refused("model gap_gpu 4us", "not a value for \"gap_gpu\"");
+    refused("model gap_gpu nan", "not a value for \"gap_gpu\"");
+    refused("model gap_gpu 0", "not a value for \"gap_gpu\"");
+    refused("model gap_gpu 1", "not a value for \"gap_gpu\"");
     refused("model socket_efficiency 0", "at most 4");
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               read(HEAD + "model join 1e-6\nmodel join 1e-6\n"));

@@ -199,12 +199,12 @@ static ucs_status_t parse_constant(reader_t *reader, const char *name,
     }
 
     if (tuning->model_set & (1u << i)) {
-        return wrong(reader, "constant \"%s\" twice", name);
+        return wrong(reader, "constant \"%s\" appears twice", name);
     }
 
     if (!uct_cuda_plan_model_set(&tuning->model, i, value)) {
-        return wrong(reader, "\"%s\" is no value for \"%s\": above %g, at "
-                     "most %g", value, name, constant[i].min, constant[i].max);
+        return wrong(reader, "\"%s\" is not a value for \"%s\" (above %g, at "
+                     "most %g)", value, name, constant[i].min, constant[i].max);
     }
 
     tuning->model_set |= 1u << i;
@@ -235,14 +235,14 @@ static ucs_status_t parse_line(reader_t *reader, char *text)
     }
 
     if (is_constant || (count != ROW_WORDS)) {
-        return wrong(reader, "not three words: model, a constant's name and "
-                     "its value");
+        return wrong(reader, "expected three words: model, the name of a "
+                     "constant, and its value");
     }
 
     return (reader->error[0] != '\0') ?
                    UCS_OK :
                    refuse(reader, UCS_OK, "rows of paths, shares and chunks "
-                          "are passed over, the constants count");
+                          "are ignored, the constants apply");
 }
 
 /* Return the value of a header line with this name, else NULL */
@@ -265,7 +265,7 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
     char *end;
 
     if (value == NULL) {
-        return wrong(reader, "not \"%s ...\"", names[*headers]);
+        return wrong(reader, "expected \"%s ...\"", names[*headers]);
     }
 
     switch ((*headers)++) {
@@ -274,7 +274,7 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
         format = strtoul(value, &end, 10);
         if (!isdigit((unsigned char)value[0]) || (*end != '\0') ||
             (format == 0) || (errno != 0)) {
-            return wrong(reader, "\"%s\" is no format", value);
+            return wrong(reader, "\"%s\" is not a format number", value);
         }
 
         if (format > UCT_CUDA_PLAN_TUNING_FORMAT) {
@@ -293,7 +293,7 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
     default:
         if ((strlen(value) == 0) ||
             (strlen(value) >= sizeof(reader->tuning->date))) {
-            return wrong(reader, "\"%s\" is no date", value);
+            return wrong(reader, "\"%s\" is not a date", value);
         }
         strcpy(reader->tuning->date, value);
         return UCS_OK;
@@ -312,7 +312,7 @@ static ucs_status_t read_lines(reader_t *reader, FILE *stream)
         ++reader->line;
         for (length = 0; ((c = fgetc(stream)) != EOF) && (c != '\n');) {
             if ((length + 1 == sizeof(text)) || (c == '\0')) {
-                return wrong(reader, "no line of text of less than %d "
+                return wrong(reader, "expected a line of text of fewer than %d "
                              "characters", LINE_SIZE);
             }
             text[length++] = (char)c;
@@ -339,8 +339,8 @@ static ucs_status_t read_lines(reader_t *reader, FILE *stream)
         return refuse(reader, UCS_ERR_IO_ERROR, "cannot be read");
     }
 
-    return (headers < 3) ? wrong(reader, "ends before format, node and date "
-                                 "are said") :
+    return (headers < 3) ? wrong(reader, "ends before the lines with format, "
+                                 "node and date") :
                            UCS_OK;
 }
 
