@@ -92,11 +92,11 @@ def way_of(said):
     found = SUMMARY.search(said)
     if 'cannot map memory' in said:
         return "host memory, in UCX's buffers" if found else \
-            "none of the module's, another transport of UCX", \
+            'another transport of UCX', \
             ': peers cannot map this memory; in containers, start both ' \
             'processes in one PID namespace (--pid=host)'
     if not found:
-        return "none of the module's, another transport of UCX", \
+        return 'another transport of UCX', \
             ': see UCX_TLS above, and the lines of UCX_LOG_LEVEL=info'
     paths = [name for name, mib in re.findall(r'(\S+) ([0-9.]+)(?:,|$)',
                                               found.group(1) or '')
@@ -175,8 +175,8 @@ class Doctor:
         if install.cuemu_dir:
             self.good('emulator', 'nodes: %s' % ', '.join(install.node_names()))
         else:
-            self.note('emulator', 'not built (libxml2 was missing): --emulate '
-                      'will not work, everything else will')
+            self.note('emulator', 'not built, since libxml2 was missing: only '
+                      '--emulate does not work')
         return True
 
     def system(self):
@@ -186,23 +186,23 @@ class Doctor:
                      'C library unknown', os.uname().release, cores))
         if cores < 3:
             tell = self.note if self.options.emulate else self.look
-            tell('cores', 'this process may use %d: host memory that is '
-                      'not page-locked is copied by the driver, not by threads;'
-                      ' give each rank more (mpirun --bind-to none)' % cores)
+            tell('cores', 'this process may use %d: the driver copies '
+                 'pageable host memory; with 3 or more cores per rank, faster '
+                 'threads do (mpirun --bind-to none)' % cores)
         try:
             free = shutil.disk_usage('/dev/shm').free
             if not os.access('/dev/shm', os.W_OK):
-                self.look('/dev/shm', 'cannot be written: processes cannot tell '
-                          'each other which links they use; name a folder in '
+                self.look('/dev/shm', 'not writable: processes cannot announce '
+                          'the links they use; name a folder in '
                           'UCX_CUDA_IPC_MULTIPATH_LEDGER')
             elif free < SHM_WANTED:
-                self.look('/dev/shm', '%.1f MiB free, %d are wanted; in a '
+                self.look('/dev/shm', '%.1f MiB free, %d are needed; in a '
                           'container: --shm-size=1g or --ipc=host'
                           % (free / 2 ** 20, SHM_WANTED >> 20))
             else:
                 self.good('/dev/shm', '%.0f MiB free' % (free / 2 ** 20))
         except OSError as error:
-            self.look('/dev/shm', 'not there (%s): mount it (a tmpfs)'
+            self.look('/dev/shm', 'missing (%s): mount a tmpfs there'
                       % error.strerror)
         self.ptrace()
         self.namespaces()
@@ -215,28 +215,28 @@ class Doctor:
         except (OSError, ValueError):
             return
         if scope > 1:
-            self.look('ptrace', 'kernel.yama.ptrace_scope is %d: one process '
-                      "cannot read another one's memory, UCX's cma falls back "
-                      'to copies through shared memory; set it to 0' % scope)
+            self.look('ptrace', 'kernel.yama.ptrace_scope is %d: processes '
+                      "cannot read each other's memory, so UCX copies host "
+                      'memory through shared memory; set it to 0' % scope)
 
     def namespaces(self):
         if pid_namespace() in (None, FIRST_PID_NAMESPACE):
             return
-        self.note('PID namespace', 'one of its own, as in a container: nothing '
-                  'is lost between processes that are all in this one. Where '
-                  'ranks of one node are in several, memory of a process with '
-                  'the same PID is not mapped, nor memory of cuMemCreate and '
-                  'pools without a common network; '
-                  'cuda_cma does not serve, and neither knows which links the '
-                  'other uses: one container for all ranks of a node, or '
-                  '--pid=host. --doctor --peer COMMAND checks two containers')
+        self.note('PID namespace', 'not the first one, as in a container. This '
+                  'is fine if all ranks of the node are in it. Ranks in several '
+                  'PID namespaces cannot use cuda_cma and do not see which '
+                  'links the others use. They cannot map memory of a process '
+                  'with an equal PID, nor, without a common network namespace, '
+                  'memory of cuMemCreate and pools. Use one container for all '
+                  'ranks of a node, or --pid=host; --doctor --peer COMMAND '
+                  'checks two containers')
 
     def open_files(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != resource.RLIM_INFINITY and soft < FILES_WANTED:
-            self.look('open files', 'a process may have %d: UCX and the CUDA '
-                      'driver open some for each GPU and peer, and messages '
-                      'fail without; ulimit -n %d%s'
+            self.look('open files', 'a process may open %d: UCX and the CUDA '
+                      'driver open files for each GPU and peer, and messages '
+                      'fail at the limit; ulimit -n %d%s'
                       % (soft, FILES_WANTED, '' if hard >= FILES_WANTED or
                          hard == resource.RLIM_INFINITY else ' (as root: the '
                          'hard limit is %d)' % hard))
@@ -258,9 +258,9 @@ class Doctor:
             answer = {}
         names = answer.get('names', [])
         if not names:
-            self.look('GPUs', '%s; --doctor --emulate beluga tries the rest on '
+            self.look('GPUs', '%s; --doctor --emulate beluga checks the rest on '
                       'an emulated node' % answer.get(
-                          'error', 'none that the CUDA driver shows'))
+                          'error', 'the CUDA driver finds none'))
             return 0
         kinds = ', '.join('%d x %s' % (names.count(name), name)
                           for name in dict.fromkeys(names))
@@ -270,16 +270,15 @@ class Doctor:
                      answer['version'] % 1000 // 10))
         visible = os.environ.get('CUDA_VISIBLE_DEVICES')
         if len(names) == 1:
-            self.look('GPUs', 'one only%s: there are no further paths, messages '
-                      'take the direct one' % (
+            self.look('GPUs', 'only one is visible%s: messages use the direct '
+                      'path only' % (
                           ' (CUDA_VISIBLE_DEVICES=%s: let each process see all '
                           'GPUs)' % visible if visible else ''))
         self.apart = [pair for pair in answer['apart'] if pair[0] < pair[1]]
         if self.apart:
-            self.look('peer access', 'the driver lets these pairs not reach '
-                      'each other: %s; between them there is the host\'s path '
-                      'only (IOMMU or ACS may be in the way; on bare metal, '
-                      'switch them off)' % ', '.join(
+            self.look('peer access', 'these pairs of GPUs have none: %s; their '
+                      'messages go through host memory (on bare metal, IOMMU '
+                      'or ACS may be the cause: switch them off)' % ', '.join(
                           '%d-%d' % tuple(pair) for pair in self.apart))
         return len(names)
 
@@ -292,9 +291,9 @@ class Doctor:
         if other:
             self.bad('MPI', other)
         if target.others:
-            self.look('UCX', 'more than one may come (%s): the first that '
-                      'starts in a process has the module, the others do '
-                      'without; --ucx FILE names the one that is meant'
+            self.look('UCX', 'the process may load more than one (%s): the '
+                      'first to start gets the module, the others do not; '
+                      '--ucx FILE names the right one'
                       % ', '.join('%s, %s' % (ucx.text, ucx.path) for ucx in
                                   [target.ucx] + target.others))
         if self.options.emulate and target.program and \
@@ -348,8 +347,8 @@ class Doctor:
             return None
         for ucx in found:
             if not ucx.version:
-                self.look('UCX', '%s: %s; --ucx FILE names it, where it is '
-                          'another one' % (ucx.how, ucx.errors))
+                self.look('UCX', '%s: %s; --ucx FILE names another one'
+                          % (ucx.how, ucx.errors))
                 continue
             try:
                 ucx.check()
@@ -362,7 +361,7 @@ class Doctor:
         if chosen:
             self.gdr_copy(chosen)
         if not found:
-            self.bad('UCX', 'none is here; install one (pip install '
+            self.bad('UCX', 'not found; install one (pip install '
                      'libucx-cu12, or %s), or name one with --ucx' %
                      ('dnf install ucx' if shutil.which('dnf') else
                       'apt-get install libucx0'))
@@ -373,9 +372,9 @@ class Doctor:
         module = ucx.stock_module('libuct_cuda_gdrcopy')
         if not module:
             self.note('gdr_copy', 'this UCX was built without GDRCopy: the '
-                      'driver copies small GPU messages, some us each; a UCX '
-                      'built --with-gdrcopy has the processor copy those of '
-                      'some KiB, in less than 1 us')
+                      'driver copies small GPU messages, some us each; in a '
+                      'UCX built --with-gdrcopy the processor copies those of '
+                      'a few KiB in less than 1 us')
             return
         environ = dict(os.environ)
         if self.options.emulate:
@@ -384,13 +383,13 @@ class Doctor:
             module, environ).items() if path == self.launcher.MISSING
             and 'gdrapi' in name]
         if gone:
-            self.look('gdr_copy', '%s needs %s, which is not found: install '
-                      'GDRCopy, and small GPU messages take less than 1 us '
-                      'instead of some' % (module, gone[0]))
+            self.look('gdr_copy', '%s needs %s, which is missing: install '
+                      'GDRCopy, to copy small GPU messages in less than 1 us '
+                      'instead of some us' % (module, gone[0]))
         elif not (self.options.emulate or os.path.exists('/dev/gdrdrv')):
-            self.look('gdr_copy', '%s is there, but no /dev/gdrdrv: load the '
-                      'kernel module gdrdrv, and small GPU messages take less '
-                      'than 1 us instead of some' % module)
+            self.look('gdr_copy', '%s is installed, but /dev/gdrdrv is missing: '
+                      'load the kernel module gdrdrv, to copy small GPU '
+                      'messages in less than 1 us instead of some us' % module)
         else:
             self.good('gdr_copy', '%s is loaded beside the module' % module)
 
@@ -468,8 +467,8 @@ class Doctor:
             self.good('processes', text)
         elif self.has_equal_pids:
             self.look('processes', text + ': the CUDA driver shares no memory '
-                      'between equal numbers; start both with --pid=host, or '
-                      'in one container')
+                      'between processes with equal PIDs; start both with '
+                      '--pid=host, or in one container')
         elif 'net namespace' in apart:
             self.look('processes', text + ': memory of cuMemCreate and pools '
                       'is not shared, and UCX needs a network between them; '
@@ -548,7 +547,7 @@ class Doctor:
         warned = dict.fromkeys(match.group(1) for match in map(
             UCX_SAYS.search, said) if match)
         if late.is_set():
-            yield {'error': 'stopped, since it took more than %.0f s' % left}
+            yield {'error': 'stopped after %.0f s' % left}
         elif code != 0 and not had_error:
             yield {'error': 'the process ended with status %d%s' % (
                 code, ': ' + ' | '.join(last) if last else '')}
@@ -637,10 +636,10 @@ class Doctor:
                      'UCX_LOG_LEVEL=info and the same command say more')
         elif os.path.realpath(path) != ours and not os.path.realpath(
                 path).startswith(os.path.dirname(ours) + os.sep):
-            self.bad('module', "UCX has loaded %s, which is not ours: is "
+            self.bad('module', 'UCX has loaded another CUDA module, %s: is '
                      'UCX_MODULES or UCX_PLUGIN_PATH set?' % path)
         elif stays_out:
-            self.bad('module', 'stays out, because %s' % stays_out)
+            self.bad('module', 'disabled: %s' % stays_out)
         else:
             self.good('module', 'in use (%s)' % path)
 
@@ -656,13 +655,13 @@ class Doctor:
                 self.note(KIND_TEXT[kind], text + ': an emulated node is as '
                           'slow as this machine is, or is busy')
             else:
-                self.look(KIND_TEXT[kind], text + ': something is in the way, '
-                          'such as other work on these GPUs')
+                self.look(KIND_TEXT[kind], text + ': much slower than expected; '
+                          'is there other work on these GPUs?')
             return
         if kind == 'gpu-gpu' and gbps < SLOW_GBPS and \
                 not self.options.emulate:
             self.look(KIND_TEXT[kind], text + ': slower than any link between '
-                      'GPUs; is UCX_TLS set, or peer access off?')
+                      'GPUs; is UCX_TLS set, or peer access missing?')
             return
         if gbps < SLOW_HOST_GBPS and kind != 'gpu-gpu':
             tell = self.note if self.options.emulate else self.look
@@ -697,7 +696,7 @@ class Doctor:
         names = modules.lstrip('^').split(',')
         if (modules[:1] == '^') == ('cuda' in names) and 'all' not in names:
             settings.note('UCX_MODULES=%s leaves out cuda: UCX loads no CUDA '
-                          'module, GPU memory goes nowhere; unset UCX_MODULES'
+                          'module and cannot send GPU memory; unset UCX_MODULES'
                           % modules)
         if os.environ.get('OMPI_MCA_btl'):
             self.note('variables', "OMPI_MCA_btl=%s is for Open MPI's pml ob1; "
@@ -722,7 +721,7 @@ class Doctor:
             seconds = 0
         if 0 < seconds <= 86400:
             return seconds
-        self.look('variables', "%s=%s is no number of seconds: it is %d"
+        self.look('variables', "%s=%s is not a number of seconds: using %d"
                   % (LIMIT_NAME, text, TRANSFER_LIMIT))
         return TRANSFER_LIMIT
 
