@@ -6,15 +6,15 @@
 #include <string.h>
 
 
-/* Image and original have the same address modulo this, bytes */
+/* Image and original have equal addresses modulo this number */
 #define ALIGNMENT 256
 
 /* An image longer than this, bytes, is packed instead if less than a quarter of
    it is data */
 #define SPARSE_MIN ((size_t)64 << 20)
 
-/* Stand-in for buffers that could not be staged, so that this rank can still
-   make the MPI call; the content is undefined */
+/* Stand-in for buffers that could not be staged: with it this rank can still
+   make the MPI call. Its content is undefined. */
 static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
 
 
@@ -503,10 +503,11 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
-/* Return whether the MPI shall pack a message to another rank: UCX cuts bytes
-   anywhere, but what MPICH packs only between basic types. An image that would
-   be large and sparse is packed here all the same. */
-static bool message_is_whole(const ucx_mp_mpi_buffer_t *buffer, size_t size)
+/* Return whether MPICH must pack a message to another rank: it cannot unpack
+   bytes that UCX has cut inside a basic type. A large and sparse message is
+   packed here all the same. */
+static bool
+message_needs_mpi_pack(const ucx_mp_mpi_buffer_t *buffer, size_t size)
 {
     return buffer->element->is_uneven && !buffer->is_cpu &&
            (buffer->use & UCX_MP_MPI_READ) &&
@@ -540,7 +541,7 @@ static bool buffer_hold(const ucx_mp_mpi_call_t *call,
                            call_packs(call);
 
     if (buffer->element != NULL) {
-        return (message_is_whole(buffer, size) &&
+        return (message_needs_mpi_pack(buffer, size) &&
                 message_hold_image(buffer, copy, size)) ||
                ucx_mp_mpi_buffer_hold_bytes(buffer, copy) ||
                ucx_mp_mpi_pmpi.assists; /* the MPI sends it as it is */
@@ -674,10 +675,10 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
     return true;
 }
 
-static bool type_is_whole(MPI_Datatype datatype)
+static bool type_needs_mpi_pack(MPI_Datatype datatype)
 {
     ucx_mp_mpi_element_t *element;
-    bool is_whole;
+    bool is_needed;
 
     if (!ucx_mp_mpi_pmpi.cuts_poorly ||
         (ucx_mp_mpi_layout_hold(datatype, &element) != MPI_SUCCESS) ||
@@ -685,9 +686,9 @@ static bool type_is_whole(MPI_Datatype datatype)
         return false;
     }
 
-    is_whole = element->is_uneven;
+    is_needed = element->is_uneven;
     ucx_mp_mpi_layout_release(element);
-    return is_whole;
+    return is_needed;
 }
 
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
@@ -711,7 +712,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
         ucx_mp_mpi_layout_is_array(*datatype_p) ||
         ((call->num_buffers == 0) &&
          ucx_mp_mpi_pointers_are_host(*buffer_p, received)) ||
-        type_is_whole(*datatype_p) ||
+        type_needs_mpi_pack(*datatype_p) ||
         (real->Type_size_x(*datatype_p, &element) != MPI_SUCCESS) ||
         (element <= 0) || (count > INT_MAX / 2 / element) ||
         (real->Pack_size((int)count, *datatype_p, call->comm, &size) !=

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One MPI call with buffers in GPU memory, made on host copies. Copy in the
- * data to read, make the MPI's call on the copies, and copy back the bytes
- * written by the call, no others. Messages: message.h. Non-blocking calls:
- * nonblocking.h.
+ * One MPI call with buffers in GPU memory, made on host copies: copy the data
+ * to read, make the MPI's call on the copies, and copy back only the bytes that
+ * the call has written. Messages: message.h. Non-blocking calls: nonblocking.h.
  *
  * A copy is an image of its buffer, gaps included, so the call differs in one
  * pointer. If the image would be mostly gaps (a datatype with GPU memory and
@@ -14,8 +13,8 @@
  * ranks do not hang, and returns an error. In a collective, ranks depending on
  * its data return an error, too (failure.h).
  *
- * Staging is local to a rank: no rank needs to know where the buffers of others
- * are.
+ * Staging is local to a rank: it does not depend on the memory of other ranks'
+ * buffers.
  *
  * A wrapper (written by generate.py) calls begin, describes its buffers, calls
  * stage, makes the MPI's call and calls end. If GPUs carry out the collective
@@ -58,8 +57,8 @@ typedef struct {
     bool                is_message; /* point-to-point: may wait for another
                                        rank when its request is freed */
     bool                is_in_place;
-    bool                is_apart;  /* one pointer given for both buffers gets
-                                      two copies, not one */
+    bool                is_apart;  /* buffers at one address get separate
+                                      copies */
     bool                is_root;   /* this rank is the root */
     bool                is_member; /* this rank sends to the root or receives
                                       from it */

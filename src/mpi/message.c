@@ -6,13 +6,13 @@
 
 
 /* In front of an Open MPI with CUDA, a kernel packs elements with gaps if they
-   have so many pieces, or so many bytes */
+   have at least this many pieces or bytes */
 #define MANY_PIECES 4
 #define MANY_BYTES  ((MPI_Count)16 << 10)
 
-/* Matched messages of this rank to itself, which MPICH copies by the CPU. Each
-   has the entry of its handle. Once one has replaced another one, any matched
-   message may be of this kind: staging is right for all of them. */
+/* Matched messages of this rank to itself, which MPICH copies with the CPU, by
+   a hash of their handle. Once one has replaced another, any matched message
+   may be one of them; staging is right for all. */
 static struct {
     MPI_Message entries[256];
     bool        has_lost;
@@ -54,7 +54,7 @@ static void matched_put(MPI_Message message, bool is_self)
     }
 }
 
-/* Define a call that matches a message if `_is_there` is set afterwards. */
+/* Define a call that has matched a message if `_is_there` is true afterwards */
 #define MATCHER(_name, _is_there, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, int source, int tag, MPI_Comm comm, \
                       __VA_ARGS__, MPI_Status *status) \
@@ -79,8 +79,9 @@ MATCHER(Mprobe, true, (source, tag, comm, message, status),
 #endif
 
 
-/* Return the limit of a derived datatype in front of an Open MPI with CUDA,
-   which crashes if absolute addresses lead from MPI_BOTTOM to GPU memory */
+/* Return the largest count of a derived datatype that an Open MPI with CUDA
+   shall send as it is. 0 for absolute addresses in GPU memory (MPI_BOTTOM),
+   where Open MPI crashes. */
 static MPI_Count limit_of(const ucx_mp_mpi_element_t *element)
 {
     const MPI_Count size   = element->layout.size;
@@ -162,11 +163,12 @@ static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
                                                 element->low);
 }
 
-/* Let the MPI judge a datatype in its first message, by a send to no rank: the
-   bytes that replace it would hide that it is not committed. @return Whether it
-   is valid; otherwise the error is in `call`, raised. */
-static bool call_judges(ucx_mp_mpi_call_t *call, ucx_mp_mpi_element_t *element,
-                        MPI_Datatype datatype)
+/* Let the MPI check a datatype in its first message, by a send to
+   MPI_PROC_NULL: replaced by bytes, an uncommitted datatype would go unnoticed.
+   @return Whether it is valid; otherwise the error is raised, and in `call`. */
+static bool
+call_checks_type(ucx_mp_mpi_call_t *call, ucx_mp_mpi_element_t *element,
+                 MPI_Datatype datatype)
 {
     if (!__atomic_load_n(&element->is_judged, __ATOMIC_RELAXED)) {
         call->rc = ucx_mp_mpi_pmpi.Send(call, 1, datatype, MPI_PROC_NULL, 0,
@@ -223,7 +225,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 
     buffer->bytes = (size_t)count * buffer->element->layout.size;
     if ((ucx_mp_mpi_buffer_locate(buffer) == 0) ||
-        !call_judges(call, buffer->element, *type_p) ||
+        !call_checks_type(call, buffer->element, *type_p) ||
         (!is_cpu && message_is_direct(buffer))) {
         ucx_mp_mpi_layout_free(&buffer->layout);
         ucx_mp_mpi_layout_release(buffer->element);
@@ -246,8 +248,8 @@ void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
     }
 }
 
-/* Return whether a buffer is to be written only as far as the message has
-   arrived. A buffer that was read before is written completely. */
+/* Return whether only the received bytes of a message may be written to a
+   buffer. A staged copy that was read before is written back completely. */
 static bool call_has_partial(const ucx_mp_mpi_call_t *call)
 {
     unsigned i;

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks, of datatypes with gaps in GPU memory. A message
- * travels as the type map's bytes in a row. The other rank may use any datatype
- * of the same signature, any memory and any MPI call.
+ * Messages between two ranks, of datatypes with gaps in GPU memory. The message
+ * contains the bytes of the type map without gaps, so the other rank may use
+ * any datatype of the same signature, any memory and any MPI call.
  *
- * A kernel packs elements in one allocation of a GPU into GPU memory, and UCX
- * sends the packed bytes. Copies pack other elements into host memory. Bytes
- * already in a row are sent directly.
+ * If all elements are in one allocation of a GPU, a kernel packs them into GPU
+ * memory, and UCX sends the packed bytes. Otherwise copies pack them into host
+ * memory. Contiguous bytes are sent directly.
  *
  * An Open MPI with CUDA copies GPU memory piece by piece. In front of it, a
  * kernel packs messages of many pieces or bytes in one allocation; all others
- * go to the MPI as they are.
+ * go to the MPI unchanged.
+ *
+ * generate.py writes the wrappers, such as MPI_Send(): message_begin(),
+ * message_buffer(), call_stage(), the MPI's own call, call_end().
  */
 #ifndef UCX_MP_MPI_MESSAGE_H_
 #define UCX_MP_MPI_MESSAGE_H_
@@ -42,8 +45,8 @@ static inline bool ucx_mp_mpi_message_is_plain(MPI_Count count,
 }
 
 
-/* Return whether an Open MPI with CUDA shall send a buffer as it is, without a
-   question to the driver. */
+/* Return whether an Open MPI with CUDA shall send a buffer as it is, as far as
+   that is known without asking the driver. */
 static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
                                                 MPI_Count count,
                                                 MPI_Datatype datatype)
@@ -53,10 +56,10 @@ static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
 }
 
 /*
- * Return whether to make the MPI's own call unchanged. MPICH copies messages to
- * the own rank with the CPU; UCX carries all others. With Open MPI, check the
- * datatype first: a predefined one decides, and programs without GPUs pay for
- * no second check.
+ * Return whether to make the MPI's own call unchanged. MPICH copies a rank's
+ * messages to itself with the CPU; UCX carries all others. With Open MPI the
+ * datatype is checked first: for a predefined one, as in most programs without
+ * GPUs, no other check is needed.
  */
 static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
                                                   const void *buffer,
@@ -77,12 +80,13 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
 #endif
 }
 
-/* Return the peer of a matched message in MPI_COMM_WORLD: the calling rank; or
-   MPI_ANY_SOURCE, if another rank may have sent it, and with Open MPI. */
+/* Return the sender of a matched message: the calling rank's number in
+   MPI_COMM_WORLD; or MPI_ANY_SOURCE, if another rank may have sent it, and
+   always with Open MPI. */
 int ucx_mp_mpi_message_peer(const MPI_Message *message);
 
-/* Return whether the MPI sends partitions of a datatype from GPU memory: Open
-   MPI does if they have no gaps, or none are sent. */
+/* Return whether the MPI can send partitions of a datatype from GPU memory.
+   Open MPI can if they have no gaps or go to MPI_PROC_NULL; MPICH cannot. */
 static inline bool ucx_mp_mpi_message_has_parts(int peer, MPI_Datatype datatype)
 {
 #ifdef OPEN_MPI
@@ -102,9 +106,9 @@ void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
                               MPI_Comm comm, unsigned flags);
 
 /*
- * Describe the call's next buffer, unless the MPI can handle it in place: as it
- * is, or, if its bytes are in a row, as bytes, which changes the arguments at
- * once. An error is kept in `call`.
+ * Describe the call's next buffer for packing, unless the MPI can access it
+ * itself. If all its bytes are contiguous, replace the arguments at once by a
+ * buffer of bytes. An error is kept in `call`.
  *
  * @param pointer_p, count_p, type_p  Addresses of the wrapper's arguments,
  *                                    which staging changes.
@@ -114,9 +118,9 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p);
 
-/* Describe the buffer of a call whose data the MPI copies itself, as a
-   buffered send: ucx_mp_mpi_call_buffer(), or in front of an Open MPI with CUDA
-   as a message to another rank. */
+/* Describe the buffer of a call whose data the MPI copies during the call, such
+   as a buffered send: by ucx_mp_mpi_call_buffer(), or in front of an Open MPI
+   with CUDA by ucx_mp_mpi_message_buffer(). */
 void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p);
