@@ -381,7 +381,7 @@ TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 /* One debug line per phase, in order, shows the life of a message */
 TEST_P(test_engine, debug_messages_show_each_phase)
 {
-    const char *phases[] = {"D 1048576 bytes: worth a plan",
+    const char *phases[] = {"D 1048576 bytes: admitted to planning",
                             "D gpu0 to gpu1, 1048576 bytes: ",
                             "D resources ready, after ",
                             "D transfer ", "D transfer "};
@@ -401,7 +401,7 @@ TEST_P(test_engine, debug_messages_show_each_phase)
 
     EXPECT_EQ(sizeof(phases) / sizeof(phases[0]), found);
     EXPECT_EQ(1u, count_messages("submitted as "));
-    EXPECT_EQ(1u, count_messages("over after "));
+    EXPECT_EQ(1u, count_messages("ended after "));
     EXPECT_EQ(1u, count_messages("by the model, behind 0 others"));
 
     messages.clear();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One record for each CUDA context, with all module data of that context:
- * members, each created at first use with the context current.
+ * One record for each CUDA context, with all module data of that context. Each
+ * member is created at first use, with the context current.
  *
  * A program may destroy a context, or reset its device, between any two calls.
  * Streams, events, modules and memory of the context go with it, and must not

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * CUDA contexts: retained on demand, one for each device; a context stack that
- * is left unchanged; peer access enabled once for each pair.
+ * CUDA contexts as the driver has them: retained on demand, one for each
+ * device; made current and restored; peer access enabled once for each pair.
+ * context.h keeps the module's data of each context, gpu.h chooses a context
+ * for a copy.
  *
  * A device is the ordinal of a GPU in this process, equal to its CUdevice.
  */
@@ -64,7 +66,7 @@ bool uct_cuda_ctx_has_two(int device);
 bool uct_cuda_ctx_is_active(int device);
 
 
-/** A context's number, as uct_cuda_ctx_current() has it. @return Whether it is
+/** Get a context's id, as from uct_cuda_ctx_current(). @return Whether it is
  *  known. */
 bool uct_cuda_ctx_get_id(CUcontext cuda, unsigned long long *id_p);
 

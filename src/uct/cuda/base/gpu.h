@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GPUs visible to this process, as UCX's system devices; use of their
- * contexts. */
+/* GPUs visible to this process: their UCX system devices, and the choice of a
+ * context to work in (base/ctx.h has the contexts themselves). */
 #ifndef UCT_CUDA_BASE_GPU_H
 #define UCT_CUDA_BASE_GPU_H
 
@@ -22,7 +22,7 @@ void uct_cuda_gpu_name_sys_devices(void);
 /** Return UCX's system device of a GPU, or UCT_ABI_SYS_DEVICE_UNKNOWN. */
 ucs_sys_device_t uct_cuda_gpu_sys_device(int device);
 
-/** Return the GPU of a system device, or none. */
+/** Return the GPU of a system device, or no end. */
 uct_cuda_end_t uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device);
 
 /** Return the GPU with this UUID, or hidden if it is not visible to this
@@ -39,7 +39,7 @@ int uct_cuda_gpu_sm_major(void);
 bool uct_cuda_gpu_has_nvlink(void);
 
 
-/** Reference to a context that a push has taken. */
+/** Reference to a context, taken by a push. */
 typedef enum {
     UCT_CUDA_GPU_RETAINED_NONE,
     UCT_CUDA_GPU_RETAINED_PRIMARY, /**< Of the primary context */
@@ -57,10 +57,12 @@ typedef struct {
 
 
 /**
- * Make the context of some memory current: the given one. For memory without
- * context (pools, VMM) it is the primary context of its device if active, else
- * the current one if it is on that device, else the one retained for the
- * engine.
+ * Make a context current to access memory of a device.
+ *
+ * @param cuda  Context of the memory. NULL, for memory without one (pools,
+ *              VMM): the primary context of the device if active, else the
+ *              current context if it is on the device, else the one
+ *              retained for the engine.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE (not active), UCS_ERR_IO_ERROR.
  */
@@ -89,10 +91,11 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
                                            uct_cuda_gpu_context_t *context);
 
 /**
- * Make a context current for GPU memory without one, from cuMemCreate or a
- * pool. Its GPU may have none in this process, if the memory is a peer's that
- * the program has imported: another GPU with access to it will do. Or its GPU
- * has one of the program's that cannot be found: the module's own will do.
+ * Make a context current for GPU memory without a context, from cuMemCreate or
+ * a pool. If its GPU has no context in this process, because the program has
+ * imported a peer's memory, use a context of another GPU with access. If its
+ * GPU's context was created by the program and cannot be found, use one of the
+ * module.
  *
  * @param device  GPU of the memory.
  * @return UCS_OK, or an error: no usable context.

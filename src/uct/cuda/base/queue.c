@@ -21,9 +21,9 @@
  * running */
 #define GATHER_NS (50ul * 1000)
 
-/* Longest sleep with operations in progress: by its manual the driver makes no
- * callback in a context that has failed (driver 580 makes it, H200) */
-#define LOOK_NS (1000ul * 1000 * 1000)
+/* Longest sleep while operations run: by its manual the driver makes no
+ * callback in a context that has failed (on H200 driver 580 makes it) */
+#define CHECK_NS (1000ul * 1000 * 1000)
 
 
 /*
@@ -45,9 +45,10 @@ typedef struct {
 } pending_t;
 
 /*
- * File descriptors left by former queues, for reuse. They are never closed: a
+ * Event descriptors of closed queues, for reuse. They are never closed: a
  * driver callback may come after its operation was found complete, and would
- * write to a reused number. Another queue is only woken up once too often.
+ * write to whatever file has the number by then. A queue that reuses the
+ * descriptor is only woken up once too often.
  */
 static struct {
     pthread_mutex_t lock;
@@ -149,8 +150,8 @@ static void forget_requests(uct_cuda_queue_t *queue)
     queue->pending_head = NULL;
 }
 
-/* Call with the lock held */
-static void idle_of_this_process(void)
+/* After a fork, drop the parent's descriptors. Call with the lock held. */
+static void idle_drop_inherited(void)
 {
     const pid_t pid = getpid();
 
@@ -166,7 +167,7 @@ static int idle_get(void)
     uint64_t value;
 
     pthread_mutex_lock(&idle.lock);
-    idle_of_this_process();
+    idle_drop_inherited();
     if (idle.count > 0) {
         fd = idle.fds[--idle.count];
     }
@@ -180,7 +181,8 @@ static int idle_get(void)
     return fd;
 }
 
-/* a descriptor inherited by a fork would wake up the parent */
+/* Keep a descriptor for reuse. After a fork, close an inherited one instead: a
+ * write to it would wake up the parent. */
 static void idle_put(int fd, pid_t owner)
 {
     unsigned size;
@@ -192,7 +194,7 @@ static void idle_put(int fd, pid_t owner)
     }
 
     pthread_mutex_lock(&idle.lock);
-    idle_of_this_process();
+    idle_drop_inherited();
     if (idle.count == idle.size) {
         size = 2 * idle.size + 8;
         fds  = realloc(idle.fds, size * sizeof(*fds));
@@ -292,7 +294,8 @@ make_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
     return UCS_OK;
 }
 
-/* That of the current context, which is @a cuda; NULL: whichever that is */
+/* Get the pool of the current context. @param cuda  That context; NULL: ask the
+ * driver */
 static ucs_status_t get_pool(uct_cuda_queue_t *queue, CUcontext cuda,
                              uct_cuda_pool_t **pool_p)
 {
@@ -376,7 +379,7 @@ void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue)
     }
 }
 
-/* For copies in a stream without other resources */
+/* Initial method: ends with the operation's event, holds no resources */
 static const uct_cuda_method_t by_event = {.name = "the driver"};
 
 ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
@@ -418,7 +421,7 @@ void uct_cuda_op_put(uct_cuda_op_t *op)
     op->stream->pool->free_ops = op;
 }
 
-static void op_over(uct_cuda_op_t *op)
+static void op_release(uct_cuda_op_t *op)
 {
     if (op->method->end != NULL) {
         op->method->end(op);
@@ -437,7 +440,7 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
             if (driver->cuStreamSynchronize(stream->cuda) == CUDA_SUCCESS) {
                 status = UCS_OK;
             }
-            op_over(op);
+            op_release(op);
             uct_cuda_op_put(op);
             return status;
         }
@@ -488,7 +491,8 @@ ucs_status_t uct_cuda_op_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
     return uct_cuda_op_post(queue, op);
 }
 
-/* Wait until no memory is accessed any more, if the context is alive */
+/* Wait until the stream's work accesses no memory any more, if the context is
+ * alive */
 static void stream_wait(const uct_cuda_stream_t *stream)
 {
     if (uct_cuda_context_push(stream->context)) {
@@ -556,8 +560,8 @@ static void flush_progress(uct_cuda_queue_t *queue)
     }
 }
 
-/* A request completes, makes partial progress (UCS_INPROGRESS) and is called
- * again, or waits */
+/* Call pending requests. UCS_OK: the request is complete; UCS_INPROGRESS: it
+ * made progress and is called again; otherwise it stays the first one. */
 static void pending_progress(uct_cuda_queue_t *queue)
 {
     uct_pending_req_t *req;
@@ -590,7 +594,7 @@ static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
 {
     uct_completion_t *comp = op->comp;
 
-    op_over(op);
+    op_release(op);
     queue->steps -= op->steps;
     --op->flush->outstanding;
     --queue->outstanding;
@@ -637,8 +641,8 @@ unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
         flush_progress(queue);
     }
 
-    /* without a completion, too: a stream's capture may have refused a request
-     * whose queue was empty */
+    /* also without a completion: during a capture a request may fail although
+     * the queue is empty, and no completion follows */
     if (queue->pending_head != NULL) {
         pending_progress(queue);
     }
@@ -755,9 +759,9 @@ ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
     return UCS_OK;
 }
 
-/* Descriptors with a write since the last read; higher numbers are always read.
- * An unneeded read costs a system call, and NIXL's thread arms between any two
- * blocks posted by another one. */
+/* Whether a descriptor was written since its last read, by number; larger
+ * numbers are always read. This saves a system call for each arm: NIXL's thread
+ * arms between any two blocks posted by another thread. */
 #define MAX_NOTED 4096
 static bool noted[MAX_NOTED];
 
@@ -854,7 +858,8 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         return status;
     }
 
-    /* checked first: a callback from now on remains visible */
+    /* read the descriptor before the tests: it stays readable after a callback
+     * from now on */
     if (was_woken_up(fd)) {
         disarm(queue);
         return UCS_ERR_BUSY;
@@ -877,13 +882,14 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         }
     }
 
-    /* what was armed before has its alarm */
+    /* an earlier call has set the alarm of operations armed before */
     if (!is_new && ((queue->active != NULL) || !queue->is_gathering)) {
         return UCS_OK;
     }
 
     is_set = uct_cuda_alarm_set(
-            uct_cuda_now_ns() + ((queue->active == NULL) ? GATHER_NS : LOOK_NS),
+            uct_cuda_now_ns() +
+                    ((queue->active == NULL) ? GATHER_NS : CHECK_NS),
             wake_up, (void*)(intptr_t)fd);
     return (is_set || (queue->active != NULL)) ? UCS_OK : UCS_ERR_BUSY;
 }

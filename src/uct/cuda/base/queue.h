@@ -64,7 +64,8 @@ struct uct_cuda_op {
 };
 
 
-/** Operations in order: those of a stream or, without one, independent ones */
+/** Operations of a CUDA stream, in order; independent ones if they have no CUDA
+ *  stream */
 struct uct_cuda_stream {
     CUstream           cuda;
     /** For callbacks only, as work behind a callback waits until it has run;
@@ -104,10 +105,9 @@ struct uct_cuda_queue {
     int                event_fd;     /**< -1 until requested */
     pid_t              event_owner;  /**< Process that created it */
     bool               is_fenced;    /**< New operations wait for all others */
-    bool               is_gathering; /**< The owner has copies to submit */
-    /** Data of the owner for that; may be NULL */
-    bool               has_gathered; /**< ... or had, some time */
-    void               *coalescer;
+    bool               is_gathering; /**< Coalesced copies wait here */
+    bool               has_gathered; /**< Copies were coalesced before */
+    void               *coalescer;   /**< Data of submit_gathered(), or NULL */
 
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
@@ -137,11 +137,11 @@ static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 }
 
 
-/** Submit coalesced copies. Flush, fence and cleanup submit all before they
- *  wait. Progress and arm, which another thread may call continuously while
- *  more copies come in (as in NIXL), submit only as much as the GPU needs
- *  soon: at most one operation is running. The progress after its end
- *  submits the rest. */
+/** Submit coalesced copies. With @a is_all, as from flush, fence and cleanup,
+ *  submit all of them. Otherwise, as from progress and arm, submit only if
+ *  the GPU will soon be idle: another thread may call these all the time
+ *  while more copies come in, as in NIXL. A later progress call submits the
+ *  rest. */
 static inline void
 uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue, bool is_all)
 {
@@ -159,13 +159,13 @@ ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
 void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
 
 /**
- * Stream @a index of the current context, created at first use.
+ * Get stream @a index of the current context, created at first use.
  *
  * @param cuda    The current context; NULL: ask the driver.
- * @param is_now  For work that is waited for at once and so never counts:
- *                bounds and fences do not hold it up.
- * @return UCS_OK, UCS_ERR_NO_RESOURCE (as many operations under way as the user
- *         allows, or a fence to wait for), UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
+ * @param is_now  Ignore limits and fences: the caller waits for the work, or
+ *                the work belongs to a list that has begun.
+ * @return UCS_OK, UCS_ERR_NO_RESOURCE (too many operations are running, or a
+ *         fence waits for them), UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_queue_stream_in(uct_cuda_queue_t *queue, CUcontext cuda,
                                       unsigned index, bool is_now,
@@ -186,9 +186,10 @@ uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
 }
 
 /** Wait until the driver accepts commands in all contexts of the queue.
- *  While the program frees memory, which waits for its kernels, each command
- *  waits, too (0.15 of 0.2 s; H100, driver 580). Call this before a promise
- *  to another process. */
+ *  While the program frees memory, the driver waits for the program's
+ *  kernels and delays other commands (0.15 of 0.2 s; H100, driver 580). The
+ *  server of cuda_cma calls this before it takes requests, since a peer
+ *  cannot take them back afterwards. */
 void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue);
 
 /** Return a stream like uct_cuda_queue_stream(), waiting instead of failing
@@ -209,8 +210,8 @@ void uct_cuda_op_put(uct_cuda_op_t *op);
  * fails, the stream is drained, so that no data moves after the failure is
  * reported, end() is called, and the operation is released.
  *
- * @return UCS_INPROGRESS; UCS_OK: it has ended already, without a later call;
- *         UCS_ERR_IO_ERROR.
+ * @return UCS_INPROGRESS; UCS_OK: complete already, the completion is not
+ *         called; UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op);
 

@@ -18,8 +18,8 @@ log_failure(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu)
                    (void*)gpu->address, copy->bytes);
 }
 
-/* Make a context of the peer's GPU current. The one retained for the engine is
- * tried first: a peer's memory is opened in one context of a GPU. */
+/* Make a context of the peer's GPU current, preferably the one retained for the
+ * engine: the peer's memory is then mapped in one context of that GPU only. */
 static ucs_status_t
 enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
 {
@@ -33,8 +33,8 @@ enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
                    uct_cuda_gpu_context_push_any(key->gpu, 0, context);
 }
 
-/* Make the context current, see the header. @param gpu  End with GPU memory of
- * this process, or NULL; memory  Host VMM memory, or 0 */
+/* Make the context current, by the rules in context.h. @param gpu  End with GPU
+ * memory of this process, or NULL. @param memory  Host VMM memory, or 0. */
 static ucs_status_t
 enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
       CUdeviceptr memory, uct_cuda_gpu_context_t *context)
@@ -95,9 +95,9 @@ static bool is_between_own_gpus(uct_cuda_copy_t *copy)
     return true;
 }
 
-/* Choose the end, of two on different GPUs of this process, whose context can
- * have both. If neither can, open memory of this module to the other GPU; the
- * driver refuses other memory. */
+/* Choose the end whose context can access both, of two ends on different GPUs
+ * of this process. If neither can, give the other GPU access to memory
+ * allocated by this module; the driver refuses that for other memory. */
 static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
 {
     const int local  = uct_cuda_end_device(copy->local.end);
@@ -162,7 +162,7 @@ uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
 }
 
 
-/* ------------------------------------- other memory of this process's GPUs */
+/* -------------------------------------------- access between local contexts */
 
 CUcontext uct_cuda_copy_direct_context(uct_cuda_node_rkey_t *key,
                                        const uct_cuda_context_t *context,
@@ -173,7 +173,7 @@ CUcontext uct_cuda_copy_direct_context(uct_cuda_node_rkey_t *key,
     CUcontext owner;
 
     if (key->own.context_id != context->id) {
-        /* memory without context (pools, VMM) has its own access rights */
+        /* memory without a context (pools, VMM) has access rights of its own */
         uct_cuda_memory_place((void*)memory, &end, &owner);
         key->own.is_reached = (owner != NULL) &&
                               uct_cuda_ctx_has_peer(context->cuda, memory);

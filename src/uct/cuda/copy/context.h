@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Choice of the context to copy in. */
+/* Choice of the CUDA context to copy in; base/gpu.h pushes and pops it. */
 #ifndef UCT_CUDA_COPY_CONTEXT_H
 #define UCT_CUDA_COPY_CONTEXT_H
 
@@ -30,8 +30,8 @@ uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
                     uct_cuda_gpu_context_t *context);
 
 /**
- * Return whether copies in contexts of a GPU can have this end, in GPU memory
- * of this process. The driver refuses memory without a context, from
+ * Return whether copies in contexts of a GPU can access this end, which is GPU
+ * memory of this process. The driver refuses memory without a context, from
  * cuMemCreate or a pool, unless that GPU has access to it.
  */
 bool uct_cuda_copy_is_open_to(const uct_cuda_copy_end_t *end, int device);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies of all transports. A transport knows addresses, keys and endpoints; it
- * fills in one uct_cuda_copy_t, and this folder does the rest.
+ * Copies of all transports. A transport fills in one uct_cuda_copy_t. With a
+ * key of a peer's GPU memory it calls uct_cuda_copy_post(), otherwise
+ * uct_cuda_copy_enter() and uct_cuda_copy_run().
  *
  *   copy.h     description: two ends, bytes, direction, completion
+ *   post.c     copies with a key: check it, choose context and stream, submit
  *   context.c  location of the ends, choice of the context to copy in
- *   post.c     check, context, order of a stream, submission
  *   method.c   one copy as one operation, by the first suitable method
- *   legs.c     between GPUs without access to each other's memory
+ *   legs.c     copies between GPUs without access to each other's memory
  *   group.c    many small copies as one operation with many completions
  *   batch.c    copies of a group, by one driver call or one by one
  *   kernel.c   copies of a group, by a kernel
@@ -18,11 +19,11 @@
  *   engine     over several links               multipath/
  *   threads    pageable or a peer's host memory base/host/host_pipeline.h
  *   slot       small, from a peer to the host   base/host/host_bounce.h
- *   legs       by way of host memory            legs.c
+ *   legs       two copies, through host memory  legs.c
  *   driver     one copy for each piece          base/host/host_pieces.h
  *   batch      copies of a group                batch.c
- *   kernel     blocks of a group                kernel.c
- *   peer       requests to a process's server   cuda_cma/cuda_cma_channel.c
+ *   kernel     copies of a group                kernel.c
+ *   peer       requests to a peer's server      cuda_cma/cuda_cma_channel.c
  *
  * Resources of an operation (mappings, slots, jobs, link counts) are released
  * by its method's end() only.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Methods in order of preference; the driver's is the last. A peer's memory is
- * mapped in each context that accesses it: one for a single path, that of each
- * relay for several. Host memory is accessed by its own process only, which
- * copies it over PCIe.
+ * mapped in each context that accesses it: in one for a single path, and in
+ * that of each relay for several. Only its own process accesses host memory,
+ * except that threads copy a peer's (copy->remote.by).
  */
 #include <uct/cuda/copy/method.h>
 
@@ -49,15 +49,14 @@ _Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
 
 /* Copy being started */
 typedef struct {
-    uct_cuda_op_t         *op;
-    state_t               *state;
-    CUdeviceptr           src;     /* addresses in this process, valid once
-                                      the peer's memory is mapped */
-    CUdeviceptr            dst;
-    bool                   is_self; /* no end must be mapped from another
-                                       process */
-    uct_cuda_run_request_t request; /* input of the engine, if it is used */
-    uct_cuda_run_memory_t  memory;
+    uct_cuda_op_t          *op;
+    state_t                *state;
+    CUdeviceptr            src;     /* address in this process, once the peer's
+                                       memory is mapped */
+    CUdeviceptr            dst;     /* the same */
+    bool                   is_self; /* needs no mapping of a peer's memory */
+    uct_cuda_run_request_t request; /* for the engine, see describe() */
+    uct_cuda_run_memory_t  memory;  /* the same */
 } method_start_t;
 
 
@@ -115,8 +114,8 @@ static ucs_status_t map_in(state_t *state, int device, CUcontext context,
     return status;
 }
 
-/* Map the peer's memory in the current context, which is of this device, for a
- * path of the engine */
+/* Map the peer's memory for a path of the engine, in the current context, which
+ * belongs to @a device */
 static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
 {
     unsigned long long id;
@@ -128,7 +127,8 @@ static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
                                 status;
 }
 
-/* Map for a copy over one path; mappings made for the engine are released */
+/* Map the peer's memory for a copy over one path, and release the mappings made
+ * for the engine */
 static ucs_status_t map_one(method_start_t *start)
 {
     const uct_cuda_context_t *context = start->op->stream->context;
@@ -151,16 +151,17 @@ static ucs_status_t map_one(method_start_t *start)
 }
 
 
-/* ------------------------------------------------------ properties of a
- * copy */
+/* ---------------------------------------------------- properties of a copy */
 
+/* Return whether an end is GPU memory without a context, from cuMemCreate or a
+ * pool */
 static bool is_unowned(const uct_cuda_copy_end_t *end)
 {
     return (end->end.kind == UCT_CUDA_END_GPU) && (end->context == NULL);
 }
 
-/* Return whether other GPUs can be given access to the memory, which is all of
- * this process */
+/* Return whether relay GPUs can access both ends, which are memory of this
+ * process */
 static bool is_reachable(const uct_cuda_copy_t *copy,
                          uct_cuda_mp_engine_t *engine)
 {
@@ -174,6 +175,8 @@ static bool is_reachable(const uct_cuda_copy_t *copy,
                                   dst_of(copy)->address));
 }
 
+/* Return whether the engine may map or access the remote end in contexts of
+ * relays */
 static bool
 is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
             int device)
@@ -188,7 +191,8 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
         return is_reachable(copy, engine);
     }
 
-    /* in the memory's own context: GPUs without peer access */
+    /* In the remote GPU's own context if the GPUs have no peer access, else in
+     * the local GPU's */
     return (key->handle.type != UCT_CUDA_NODE_HANDLE_NONE) &&
            ((copy->local.end.kind != UCT_CUDA_END_GPU) ||
             (!key->is_self && uct_cuda_end_is_device(key->gpu, device)) ||
@@ -196,7 +200,7 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
              (!key->is_self || key->own.is_reached)));
 }
 
-/* Fill the engine's request and memory description */
+/* Fill in the engine's request and memory description */
 static void describe(method_start_t *start)
 {
     const state_t *state            = start->state;
@@ -225,7 +229,8 @@ static void describe(method_start_t *start)
 
 /* ---------------------------------------------------------------- the end */
 
-static void give_back(state_t *state)
+/* Release the pieces or the slot of host memory */
+static void release_host(state_t *state)
 {
     if (state->host != NULL) {
         uct_cuda_host_pieces_release(&state->pieces);
@@ -235,8 +240,9 @@ static void give_back(state_t *state)
     }
 }
 
-/* Release what a copy holds: its count on the link, mappings, and the pieces or
- * slot of host memory. Copy the slot to the host memory first. */
+/* Release the resources of a copy: its count on the link, mappings, and the
+ * pieces or slot of host memory. Copy a slot's bytes to the host memory first.
+ */
 static void copy_end(uct_cuda_op_t *op)
 {
     state_t *state = (state_t*)op->state;
@@ -245,7 +251,7 @@ static void copy_end(uct_cuda_op_t *op)
     if (state->slot != NULL) {
         memcpy(state->host, state->slot, state->bytes);
     }
-    give_back(state);
+    release_host(state);
     unmap(state);
 }
 
@@ -301,8 +307,8 @@ static int find_numa(const void *address)
                    UCT_CUDA_TOPO_NO_NUMA;
 }
 
-/* Return whether host memory may be given to the engine; small messages skip
- * the queries */
+/* Return whether the engine can carry a copy with host memory. Queries come
+ * last, so that small messages skip them. */
 static bool engine_can_host(const method_start_t *start)
 {
     const uct_cuda_run_request_t *request = &start->request;
@@ -340,7 +346,8 @@ static bool engine_can(method_start_t *start)
 static const uct_cuda_method_t by_engine = {"the engine", engine_test,
                                             engine_wake, engine_end};
 
-/* UCS_ERR_UNSUPPORTED: try the next method */
+/* Start the copy by the engine. @return UCS_OK; UCS_ERR_UNSUPPORTED: try the
+ * next method */
 static ucs_status_t engine_start(method_start_t *start)
 {
     const state_t *state = start->state;
@@ -391,8 +398,8 @@ static void threads_end(uct_cuda_op_t *op)
 static const uct_cuda_method_t by_threads = {"threads", threads_test,
                                              threads_wake, threads_end};
 
-/* Start threads for a peer's host memory or mostly pageable memory.
- * On a failure try the next method, unless the memory is a peer's */
+/* Let threads copy a peer's host memory, or mostly pageable memory. After an
+ * error the caller tries the next method, unless the memory is a peer's. */
 static ucs_status_t threads_start(method_start_t *start)
 {
     const state_t *state             = start->state;
@@ -426,7 +433,7 @@ static ucs_status_t threads_start(method_start_t *start)
 
 /* ----------------------------------- by a slot, in legs, and by the driver */
 
-/* Announce a copy that uses a link for long to other processes */
+/* Announce a large copy over one link to the engine and to other processes */
 static void count_single(method_start_t *start)
 {
     state_t *state = start->state;
@@ -442,8 +449,8 @@ static void count_single(method_start_t *start)
     }
 }
 
-/* Submit a copy of host memory; on failure wait, as submitted work must not
- * outlive its memory */
+/* Submit a copy with host memory. After a failure wait for the submitted part,
+ * which must not access the memory later. */
 static ucs_status_t copy_host(method_start_t *start, CUstream stream)
 {
     const state_t *state  = start->state;
@@ -520,8 +527,8 @@ static ucs_status_t driver_start(method_start_t *start)
 
 /* --------------------------------------------------------------- interface */
 
-/* Examine a host memory end: use a slot, or find its locked pieces */
-static ucs_status_t look_at_host(method_start_t *start)
+/* Prepare the end in host memory: get a slot, or find its page-locked pieces */
+static ucs_status_t prepare_host(method_start_t *start)
 {
     state_t *state      = start->state;
     const bool has_slot = !start->is_self && !is_to_gpu(start);
@@ -551,8 +558,8 @@ static ucs_status_t look_at_host(method_start_t *start)
     return UCS_OK;
 }
 
-/* Start by the engine, else by the first suitable method of the others, which
- * use one mapping of a peer's memory */
+/* Start the copy by the engine, else by the first suitable of the other
+ * methods, which use one mapping of a peer's memory */
 static ucs_status_t start_by_any(method_start_t *start)
 {
     ucs_status_t status;
@@ -597,14 +604,14 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     const uct_cuda_node_rkey_t *key = copy->remote.key;
     state_t *state                  = (state_t*)op->state;
     ucs_status_t status             = UCS_OK;
-    method_start_t start; /* large, and zeroed nowhere */
+    method_start_t start; /* not zeroed: it is large */
 
     start.op            = op;
     start.state         = state;
     start.src           = src->address;
     start.dst           = dst->address;
-    /* GPU memory of this process behind a key needs no mapping. A copy from or
-     * to host memory treats it like that of another process. */
+    /* GPU memory of this process behind a key needs no mapping between GPUs.
+     * With host memory at the other end it is mapped like that of a peer. */
     start.is_self       = (key == NULL) ||
                           (key->is_self &&
                            (copy->local.end.kind == UCT_CUDA_END_GPU));
@@ -623,7 +630,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
 
     if (state->host != NULL) {
         uct_cuda_host_pieces_init(&state->pieces);
-        status = look_at_host(&start);
+        status = prepare_host(&start);
     }
 
     if (status == UCS_OK) {
@@ -631,7 +638,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     }
 
     if (status != UCS_OK) {
-        give_back(state);
+        release_host(state);
         unmap(state);
         return status;
     }

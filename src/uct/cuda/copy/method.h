@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One copy as one operation, by the first suitable method: a slot without
- * checks, engine, threads, a slot, driver (copy.h). base/host/host_limits.h has
- * the sizes; the engine has its own.
+ * One copy as one operation, by the first suitable method of copy.h.
+ * base/host/host_limits.h has the sizes for host memory; the engine has its
+ * own.
  */
 #ifndef UCT_CUDA_COPY_METHOD_H
 #define UCT_CUDA_COPY_METHOD_H
@@ -17,15 +17,15 @@ BEGIN_C_DECLS
 
 
 /**
- * Submit a copy to the operation's stream, whose context is current, or start
- * it by another method; the caller then posts the operation. Its state and work
- * belong to the method.
+ * Start a copy: submit it to the operation's stream, whose context is current,
+ * or start it by another method. The caller then posts the operation. The
+ * operation's state and work belong to the method.
  *
  * @param copy    At least one byte, with both ends located. Used during the
  *                call only.
  * @param engine  NULL: none.
- * @param device  Of the context.
- * @param keep    Mappings of a peer's memory may stay in the cache.
+ * @param device  GPU of that context.
+ * @param keep    Leave mappings of a peer's memory in the cache.
  * @return UCS_OK, or an error with nothing running and nothing held:
  *         UCS_ERR_NO_MEMORY, or the status of mapping or driver.
  */

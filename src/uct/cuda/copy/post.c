@@ -13,9 +13,9 @@
 #include <pthread.h>
 
 
-/* Get the stream. Host memory has its own, one for each direction: its copies
- * take longer than those between GPUs. A list is posted completely: only its
- * first block may have to wait. */
+/* Get the stream of a copy, by its key. Copies with host memory take longer
+ * than those between GPUs and have streams of their own, one for each
+ * direction. Only the first block of a list fails for lack of resources. */
 static inline ucs_status_t
 get_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy,
            bool is_next, const uct_cuda_gpu_context_t *context,
@@ -34,8 +34,8 @@ get_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy,
                                     is_next, stream);
 }
 
-/* For memory of this process accessible only from another context of the GPU,
- * make that context current, with its own stream */
+/* If only another context of the GPU has direct access to the remote memory of
+ * this process, make that context current and get a stream of it */
 static ucs_status_t use_direct(const uct_cuda_copy_ctx_t *ctx,
                                const uct_cuda_copy_t *copy, bool is_next,
                                uct_cuda_gpu_context_t *context,
@@ -147,7 +147,8 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
 
 /* -------------------------------------------------------------- open, close */
 
-/* Settings of the context opened last */
+/* Settings of the copy context opened last, for uct_cuda_copy_ctx_open_shared()
+ */
 static struct {
     pthread_mutex_t          lock; /* takes no other lock */
     uct_cuda_copy_settings_t settings;

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 
-/** User settings of an interface with such a context. */
+/** User settings of an interface with a copy context. */
 typedef struct {
     unsigned max_streams;   /**< Streams used by single-path transfers */
     unsigned kernel_blocks; /**< As in group.h */
@@ -20,7 +20,7 @@ typedef struct {
 } uct_cuda_copy_settings_t;
 
 
-/** Context of copies; zeroed until opened. */
+/** Copy context; zeroed until opened. Not a CUDA context. */
 typedef struct {
     uct_cuda_copy_coalescer_t coalescer;
     unsigned                  max_streams;
@@ -57,10 +57,10 @@ ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy);
 /**
  * Check a copy's key, locate its ends and post it.
  *
- * @param has_more  Others certainly follow.
- * @param is_next   Block of a list whose keys are all checked, and earlier
- *                  blocks of it were posted.
- * @return UCS_INPROGRESS, UCS_OK (ended already), UCS_ERR_NO_RESOURCE; or an
+ * @param has_more  The caller posts another copy at once.
+ * @param is_next   Block of a list, not its first one. The caller has checked
+ *                  all keys of the list.
+ * @return UCS_INPROGRESS, UCS_OK (complete already), UCS_ERR_NO_RESOURCE; or an
  *         error with nothing running.
  */
 ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,

@@ -24,7 +24,7 @@
 #define DEVICE_EP_CUDA_IPC 1
 
 
-/* Process with endpoints to it, of all workers of this process */
+/* Peer process of any endpoint of this process */
 typedef struct peer peer_t;
 
 struct peer {
@@ -39,8 +39,8 @@ static struct {
 } peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Return the link to a process, or the last one of the list. Call with the lock
- * held. */
+/* Return the list pointer to a process's entry, or the terminating one. Call
+ * with the lock held. */
 static peer_t **peer_find(const uct_cuda_node_iface_addr_t *process)
 {
     peer_t **link = &peers.head;
@@ -74,8 +74,8 @@ static ucs_status_t peer_get(const uct_cuda_node_iface_addr_t *process)
     return status;
 }
 
-/* Release an endpoint to a process. After the last one close the mappings of
- * the process: another may get its pid. */
+/* Release an endpoint to a process. After the last one, close the mappings of
+ * the process: another process may get its PID. */
 static void peer_put(const uct_cuda_node_iface_addr_t *process)
 {
     peer_t **link, *peer;
@@ -145,8 +145,9 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_abi_ep_delete(tl_ep);
 }
 
-/* Write in a separate stream: work in the legacy stream may wait for the
- * program, and its use invalidates captures of blocking streams */
+/* Write the transport's number in a stream of its own: work in the legacy
+ * stream may wait for the program, and its use invalidates captures of blocking
+ * streams. */
 static ucs_status_t device_ep_write(CUdeviceptr memory, uint8_t transport)
 {
     ucs_status_t status, drained;
@@ -231,8 +232,9 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
 
 /* ------------------------------------------------------------- put and get */
 
-/* Return the key; NULL: none, or one for memory of this process forged by a
- * peer */
+/* Return the key of a transfer, or NULL if there is no valid one. A key for
+ * memory of this process is valid only with an endpoint to this process: from a
+ * peer it would be forged. */
 static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
 {
     uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
@@ -245,7 +247,7 @@ static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
 
 /* Copy host memory of this process with a system call, which fails on unmapped
  * memory instead of crashing */
-static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
+static ucs_status_t copy_local_host(const uct_cuda_copy_t *copy)
 {
     struct iovec local, remote;
     size_t offset = 0;
@@ -275,8 +277,9 @@ static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
     return UCS_OK;
 }
 
-/* Return whether it is host memory of this process, which has no key */
-static bool is_own_host(uct_ep_h ep, const uct_cuda_copy_t *copy,
+/* Return whether the remote end is host memory of this process, which has no
+ * key */
+static bool is_local_host(uct_ep_h ep, const uct_cuda_copy_t *copy,
                         uct_rkey_t rkey)
 {
     CUcontext context;
@@ -311,8 +314,8 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
 
     uct_cuda_copy_init(&copy, iov->buffer, ep_key(ep, rkey), remote_addr,
                        iov->length, is_put, comp);
-    if (is_own_host(ep, &copy, rkey)) {
-        return own_host_copy(&copy);
+    if (is_local_host(ep, &copy, rkey)) {
+        return copy_local_host(&copy);
     }
 
     return uct_cuda_copy_post(&iface->copy_ctx, &copy, false, false);
@@ -335,13 +338,13 @@ ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
 
 /* ------------------------------------------------------------------- lists */
 
-/* Counts the blocks of a list for its completion */
+/* Completion of a list; comp counts the list's blocks */
 typedef struct {
     uct_completion_t comp;
     uct_completion_t *user;
 } list_end_t;
 
-static void list_over(uct_completion_t *comp)
+static void list_completed(uct_completion_t *comp)
 {
     list_end_t *end = (list_end_t*)comp;
 
@@ -411,7 +414,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
     }
 
     end->user        = comp;
-    end->comp.func   = list_over;
+    end->comp.func   = list_completed;
     end->comp.count  = 0;
     end->comp.status = UCS_OK;
     for (i = 0; (i < list->count) && (status == UCS_OK); ++i) {

@@ -17,7 +17,7 @@ typedef struct {
 } uct_cuda_ipc_iface_t;
 
 
-/** Endpoint for code on GPUs, in a context's memory. */
+/** Endpoint for code on GPUs: one byte in GPU memory of a context. */
 typedef struct uct_cuda_ipc_device_ep {
     CUdeviceptr                   memory;
     CUcontext                     context;
@@ -50,10 +50,10 @@ ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h ep, void **device_ep_p);
 
 
 /**
- * Put or get a buffer. An endpoint to this process copies between plain
- * addresses; host memory then needs no key (there is none).
+ * Put or get a buffer. With an endpoint to this process, host memory has no key
+ * (UCT_INVALID_RKEY) and is addressed directly.
  *
- * @return UCS_INPROGRESS, UCS_OK (ended already), UCS_ERR_NO_RESOURCE;
+ * @return UCS_INPROGRESS, UCS_OK (complete already), UCS_ERR_NO_RESOURCE;
  *         UCS_ERR_INVALID_PARAM (invalid key, or outside of its range),
  *         UCS_ERR_INVALID_ADDR (unmapped host memory).
  */

@@ -21,10 +21,10 @@
 #define MAX_REFUSED 3
 
 
-/* What is not available for a plan */
+/* Path of a plan with an unavailable resource */
 typedef struct {
-    unsigned path; /* its index in the plan */
-    uint16_t link; /* if unreachable */
+    unsigned path; /* index in the plan */
+    uint16_t link; /* link of the path that is unreachable, if one is */
 } failed_t;
 
 
@@ -192,8 +192,8 @@ static ucs_status_t map_in(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* Map the remote end in the transport's current context, as needed for a plain
- * copy, too */
+/* Map the remote end in the transport's current context. A plain copy needs the
+ * same mapping. */
 static bool
 map_local(const uct_cuda_plan_t *plan, uct_cuda_run_memory_t *memory)
 {
@@ -242,9 +242,8 @@ static ucs_status_t map_paths(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* Return whether transfers may run without the host path until it is ready:
- * the user has requested neither the path, nor a number of paths, nor a way of
- * starting */
+/* Return whether transfers may run without the host path until it is ready: the
+ * user has set none of HOST, PATHS and START */
 static bool may_be_late(const uct_cuda_mp_core_t *core)
 {
     const uct_cuda_plan_config_t *config = &core->config;
@@ -298,7 +297,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
         accept_paths(core);
         return UCT_CUDA_MP_ACQUIRED;
     } else if (uct_cuda_end_is_none(failed_via(core, &failed))) {
-        return UCT_CUDA_MP_GIVE_UP; /* as a plain copy would fail */
+        return UCT_CUDA_MP_GIVE_UP; /* a plain copy would fail, too */
     }
 
     refuse_path(core, &failed, memory->allocation);

@@ -126,8 +126,7 @@ uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
     if (reason != UCT_CUDA_PLAN_ADMITTED) {
         log_reason(core, request, reason);
     } else {
-        uct_cuda_debug("%zu bytes: worth a plan, with %u transfers ahead of "
-                       "them",
+        uct_cuda_debug("%zu bytes: admitted to planning, %u transfers ahead",
                        request->size, thresholds.queued);
     }
 

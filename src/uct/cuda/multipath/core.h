@@ -37,9 +37,9 @@ enum {
 };
 
 
-/** Constraints after a relay failed to map a remote end. If the memory was
- *  freed the relay is not at fault, so they end with the next allocation,
- *  unless too many in a row have failed. */
+/** Constraints after a relay failed to map a remote end. They end with the next
+ *  allocation, because the memory may have been freed; after too many failures
+ *  in a row they stay. */
 typedef struct {
     uct_cuda_plan_constraints_t last;       /**< Latest ones of that end */
     bool                        is_pending; /**< Some are in force */
@@ -65,9 +65,10 @@ typedef struct {
 typedef struct {
     uct_cuda_plan_constraints_t constraints;
     uct_cuda_mp_refused_t       refused;
-    /** With none ahead; 0: unknown */
+    /** Smallest split size with no transfer ahead, bytes; 0: unknown */
     size_t                      alone_min_size;
-    size_t                      relays_min_size; /**< Without the host path */
+    /** Smallest split size without the host path, bytes */
+    size_t                      relays_min_size;
 } uct_cuda_mp_kind_t;
 
 
@@ -89,13 +90,11 @@ typedef struct {
     bool                    is_learned;
     bool                    is_hidden_logged;
     uint32_t                absent; /**< Mask of relays that failed */
-    /** Mask of relays out of memory, not to be tried again until full_until
-     *  (ns). Each failure after that doubles the time, full_ns. */
-    uint32_t                full;
-    uint64_t                full_until;
-    uint64_t                full_ns;
+    uint32_t                full;       /**< Mask of relays out of memory */
+    uint64_t                full_until; /**< Time to try them again, ns */
+    uint64_t                full_ns;    /**< Pause, ns; doubled by a failure */
     uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
-    bool                    was_alone; /**< The transfer before this one was */
+    bool                    was_alone; /**< The previous transfer was alone */
     uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */
     /** Traffic met by the transfer being started */
     uct_cuda_plan_load_t    load;
@@ -113,9 +112,9 @@ struct uct_cuda_mp_transfer {
     uint64_t               begin; /**< For log and timeline, ns; 0: off */
     double                 seconds; /**< Modelled time */
     unsigned               num_ahead; /**< Transfers of its pair at its start */
-    int                    local; /**< As in its plans */
+    int                    local; /**< Device of the local GPU */
     uct_cuda_run_completion_t completion;
-    uct_cuda_run_graph_t    *held; /**< Until it has ended */
+    uct_cuda_run_graph_t    *held; /**< Graphs in use until its end */
     ucs_status_t            status;
     unsigned                num_steps;
     bool                    is_alone; /**< The transfer before was alone, too */

@@ -23,13 +23,13 @@ typedef struct uct_cuda_mp_transfer uct_cuda_mp_transfer_t;
 
 /** Public members are those used by the inline checks. */
 typedef struct uct_cuda_mp_engine {
-    /** Transfers below this size, bytes, are never split. It changes as the
-     *  engine learns about the node. */
+    /** Transfers between GPUs below this size, bytes, are never split; updated
+     *  after the node is probed */
     size_t min_size;
     size_t host_min_size; /**< The same between host memory and a GPU */
-    /** Both for transfers behind others; 0: unknown */
+    /** min_size for transfers behind others, bytes; 0: unknown */
     size_t behind_min_size;
-    size_t host_behind_min_size;
+    size_t host_behind_min_size; /**< The same with host memory */
 } uct_cuda_mp_engine_t;
 
 
@@ -70,8 +70,9 @@ void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine);
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *engine);
 
 
-/** Return the bytes from which on to call uct_cuda_mp_start() for a transfer
- *  between GPUs. Costs one load; thread safe. SIZE_MAX if multi-path is off. */
+/** Return the smallest size, bytes, for which to call uct_cuda_mp_start() with
+ *  a transfer between GPUs; SIZE_MAX if multi-path is off. Costs one load;
+ *  thread safe. */
 static inline size_t uct_cuda_mp_min_size(const uct_cuda_mp_engine_t *engine)
 {
     return __atomic_load_n(&engine->min_size, __ATOMIC_RELAXED);
@@ -168,11 +169,12 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer);
 unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
 
 
-/** Smaller messages on one path end before another process could react. */
+/** Smaller single-path messages, bytes, are not counted: they end before
+ *  another process could react. */
 #define UCT_CUDA_MP_COUNTED_MIN_SIZE (256ul << 10)
 
-/** Behind a message of this size several paths fill before it ends: 20 us at
- *  390 GB/s. */
+/** Messages of this size, bytes, count as queued: they take long enough (20 us
+ *  at 390 GB/s) for the next one to fill its paths behind them. */
 #define UCT_CUDA_MP_LARGE_MIN_SIZE (8ul << 20)
 
 #define UCT_CUDA_MP_NOT_COUNTED UINT16_MAX
@@ -198,9 +200,9 @@ void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
  *  is on. Thread safe. */
 void uct_cuda_mp_count(uct_cuda_mp_engine_t *engine);
 
-/** Leave processors of other processes on the node to them, before threads
- *  copy pageable memory. Thread safe; costs a clock read, and a look at the
- *  processes every 0.1 s. */
+/** Before threads copy pageable memory, update their number to the processors
+ *  that other processes of the node leave. Thread safe; costs a clock read,
+ *  and every 0.1 s a search for those processes. */
 void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *engine);
 
 

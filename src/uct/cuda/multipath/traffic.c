@@ -24,15 +24,14 @@
 typedef struct {
     uint16_t count[NUM_LINKS];
     uint64_t bytes[NUM_LINKS];
-    uint16_t queued;   /* large transfers */
-    uint16_t window;   /* all since there were none */
-    uint16_t before;   /* the window before */
-    uint16_t expected; /* window of the load */
-    uint64_t size;     /* sum of those queued, bytes */
+    uint16_t queued;   /* number of running large transfers */
+    uint16_t window;   /* number of large transfers since queued was 0 */
+    uint16_t before;   /* previous window */
+    uint16_t expected; /* window expected for the next transfer */
+    uint64_t size;     /* bytes of the queued transfers */
     unsigned links;    /* sum of count */
-    uint16_t link;     /* from one end to the other */
-    /* number of queued transfers that were crossed, the first ones */
-    uint16_t crossed;
+    uint16_t link;     /* directed link between the ends */
+    uint16_t crossed;  /* the first so many queued transfers were crossed */
     unsigned begun;    /* starts of crossing traffic at the last check */
     uct_cuda_mp_history_t met;
 } pair_t;
@@ -205,8 +204,8 @@ static inline void open_ledger(uct_cuda_mp_traffic_t *traffic)
     }
 }
 
-/* Fill in the present traffic on each link (active, direct), except this
- * engine's transfers of one pair; NULL: except none. @return true: there is
+/* Fill in the present traffic on each link (active, direct), without this
+ * engine's transfers of @a pair, which may be NULL. @return Whether there is
  * any */
 static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
                         uint64_t now, uct_cuda_plan_load_t *load)
@@ -274,7 +273,7 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
     }
 }
 
-/* Fill in the transfers ahead of a new one, and those expected behind it */
+/* Fill in the transfers ahead of a new one, and the expected window */
 static void look_ahead(const pair_t *pair, uct_cuda_plan_load_t *load)
 {
     if (pair == NULL) {
@@ -380,7 +379,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     open_ledger(traffic);
     pair = traffic->pairs[flow->link];
     if (pair == NULL) {
-        /* Without memory it passes for another pair's */
+        /* Without memory the transfer counts as another pair's */
         pair = new_pair(flow);
         __atomic_store_n(&traffic->pairs[flow->link], pair, __ATOMIC_RELEASE);
     }
@@ -425,8 +424,8 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     pair = traffic->pairs[flow->link];
     if (flow->is_large && (pair != NULL) && (pair->queued > 0)) {
-        /* a plain copy as well: in a ring the first to start meets no
-         * traffic */
+        /* also for a plain copy: the first one of a ring met no traffic at its
+         * start */
         look(traffic, pair, pair->queued);
         end_large(pair);
     }

@@ -206,8 +206,8 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* Plan the last piece, which is smaller than the others: another plan, or one
- * copy */
+/* Plan the last piece, which is smaller than the others: by another plan, or as
+ * one copy */
 static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
                               const uct_cuda_run_request_t *request,
                               uct_cuda_run_memory_t *memory, size_t size)
@@ -226,8 +226,8 @@ static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
                    UCS_ERR_NO_RESOURCE;
 }
 
-/* Submit a transfer larger than a plan in equal pieces, all at once; the links
- * carry them out without a gap. */
+/* Submit a transfer: one plan or, if it is larger than a plan's maximum, equal
+ * pieces. All pieces are submitted at once, so that the links never pause. */
 static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
                                   uct_cuda_mp_transfer_t *transfer,
                                   const uct_cuda_run_request_t *request,
@@ -307,10 +307,10 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
 
 /* ------------------------------------------------------------------- start */
 
-/* Probe the node at the first transfer. @return true: the transfer is admitted
- * afterwards */
+/* Probe the node at the first transfer. @return Whether the transfer is
+ * admitted with the sizes found */
 static bool
-learn(uct_cuda_mp_core_t *core, const uct_cuda_run_request_t *request)
+probe_node(uct_cuda_mp_core_t *core, const uct_cuda_run_request_t *request)
 {
     return core->is_learned || (uct_cuda_mp_core_learn(core) &&
                                 (uct_cuda_mp_admit(&core->super, request) ==
@@ -349,7 +349,7 @@ static uct_cuda_plan_reason_t plan_first(uct_cuda_mp_core_t *core,
     const uct_cuda_end_t dst = request->dst_end;
     char text[128];
 
-    /* the debug line below tells more, from the load */
+    /* at debug level the line below reports the load, too */
     if (needs_host_path(core, request) && was_crossed(core, request) &&
         !uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
         return UCT_CUDA_PLAN_NO_GAIN;
@@ -416,7 +416,7 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
     }
 
     pthread_mutex_lock(&core->lock);
-    if (learn(core, request)) {
+    if (probe_node(core, request)) {
         status = start(core, request, memory, transfer_p);
     }
     pthread_mutex_unlock(&core->lock);
@@ -427,12 +427,12 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
 
 /* ---------------------------------------------------------------- complete */
 
-/* Free the links for other transfers as soon as the end is known */
+/* Report a transfer's end: free its links for other transfers, and log it */
 static void end(uct_cuda_mp_transfer_t *transfer)
 {
     uct_cuda_mp_traffic_end(transfer->core->traffic, &transfer->flow);
-    uct_cuda_debug("transfer %p: over after %.1f us, %.1f by the model, behind "
-                   "%u others; status %d",
+    uct_cuda_debug("transfer %p: ended after %.1f us, %.1f by the model, "
+                   "behind %u others; status %d",
                    (void*)transfer, phase_us(transfer->begin),
                    transfer->seconds * 1e6, transfer->num_ahead,
                    transfer->status);

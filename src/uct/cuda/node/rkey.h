@@ -10,10 +10,10 @@
 #include <uct/cuda/node/memh.h>
 
 
-/** Access to memory of this process, as found. */
+/** Access to memory of this process behind a key, once queried. */
 typedef struct {
-    unsigned long long context_id; /**< Context of the answer; 0: none yet */
-    bool               is_reached; /**< Copies from it are direct */
+    unsigned long long context_id; /**< Queried context; 0: none yet */
+    bool               is_reached; /**< Its copies are direct */
     /** Context for direct copies; may be NULL */
     CUcontext          instead;
 } uct_cuda_node_own_t;
@@ -25,18 +25,17 @@ typedef struct {
     bool                   is_self;    /**< Memory of this process */
     uct_cuda_node_own_t    own; /**< For uct_cuda_copy_direct_context() */
     uct_cuda_node_handle_t handle;
-    /** Number; shared by one GPU's transfers */
+    /** Number of the stream; transfers with one GPU share it */
     unsigned               stream;
     uct_cuda_end_t         gpu;        /**< Exporter's GPU, or hidden */
     uct_cuda_end_t         from;       /**< GPU that has mapped the memory */
-    uint32_t               reached;    /**< Mask of devices that can reach it */
-    /** Mask of devices that cannot reach it */
-    uint32_t               unreached;
-    /** Mappings given out by uct_cuda_node_rkey_map() */
-    uct_cuda_node_pin_t    *pins;      /**< Pins of these mappings */
+    uint32_t               reached;    /**< Mask of devices that can map it */
+    uint32_t               unreached;  /**< Mask of devices that cannot */
+    /** Pins of mappings returned by uct_cuda_node_rkey_map() */
+    uct_cuda_node_pin_t    *pins;
     uct_cuda_node_hint_t   hint;       /**< The mapping used last */
-    /** Page of the owner if it can map other memory at these addresses; NULL:
-     *  it cannot, or the page cannot be read */
+    /** Invalidation page of the owner, if the owner can map other memory at
+     *  these addresses; NULL: it cannot, or the page cannot be read */
     uct_cuda_node_invalidation_view_t *view;
 } uct_cuda_node_rkey_t;
 

@@ -183,7 +183,7 @@ static uct_cuda_end_t link_peer(const uct_cuda_plan_t *plan,
                    uct_cuda_end_none();
 }
 
-static bool device_is_there(const device_t *device)
+static bool device_is_alive(const device_t *device)
 {
     return (device->ctx != NULL) &&
            uct_cuda_ctx_is_alive(device->ctx, device->id);
@@ -524,7 +524,7 @@ ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
     CUstream *notify = &rsc->devices[device].links[link].notify;
     ucs_status_t status;
 
-    if (!device_is_there(&rsc->devices[device])) {
+    if (!device_is_alive(&rsc->devices[device])) {
         return UCS_ERR_IO_ERROR;
     }
 
@@ -608,7 +608,7 @@ uint32_t uct_cuda_run_rsc_lost(const uct_cuda_run_rsc_t *rsc)
 
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         if ((rsc->devices[i].ctx != NULL) &&
-            !device_is_there(&rsc->devices[i])) {
+            !device_is_alive(&rsc->devices[i])) {
             devices |= 1u << i;
         }
     }
