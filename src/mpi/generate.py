@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Write calls.h, wrappers.c or mpi3.map: generate.py NAME > FILE.
 
+The build puts these files into mpi below its own src folder. wrappers.c has the
+wrappers of MPI's calls, such as MPI_Send().
+
 The tables below, and those of collectives.py, have one entry per MPI call: its
 name, its arguments as "kind name", and statements to describe its buffers.
 Arguments of kind "in" and "out" may be GPU memory. Each wrapper is defined as
