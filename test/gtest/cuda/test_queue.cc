@@ -191,8 +191,11 @@ TEST_F(Queue, refused_request_is_called_again_without_a_completion)
     finish(op);
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(1, calls);
+    EXPECT_FALSE(uct_cuda_queue_is_idle(&queue)) << "never called again";
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue)) << "the caller sleeps";
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(2, calls);
+    EXPECT_TRUE(uct_cuda_queue_is_idle(&queue));
 }
 
 TEST_F(Queue, pending_request_that_did_a_part_is_called_again)

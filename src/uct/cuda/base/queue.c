@@ -865,6 +865,11 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         return UCS_ERR_BUSY;
     }
 
+    /* a refused request waits for no operation */
+    if ((queue->active == NULL) && (queue->pending_head != NULL)) {
+        return UCS_ERR_BUSY;
+    }
+
     for (stream = queue->active; stream != NULL; stream = stream->next_active) {
         if ((stream->head != NULL) && !stream->head->is_armed &&
             (op_test(stream->head) != UCS_INPROGRESS)) {

@@ -130,10 +130,11 @@ struct uct_cuda_queue {
 };
 
 
-/** Return whether there is nothing to progress. */
+/** Return whether there is nothing to progress: neither an operation nor a
+ *  pending request, which the driver may have refused. */
 static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 {
-    return queue->active == NULL;
+    return (queue->active == NULL) && (queue->pending_head == NULL);
 }
 
 
