@@ -48,9 +48,29 @@ void uct_cuda_mp_core_planner_input(const uct_cuda_mp_core_t *core, int kind,
     know_p->absent      = core->absent;
 }
 
-void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
+/* Log from which sizes on transfers use several paths, alone and behind
+ * others; SIZE_MAX: from none */
+static void log_min_sizes(int kind, const uct_cuda_plan_min_sizes_t *sizes)
 {
     static const char *names[] = {"", " from or to host memory"};
+
+    if (sizes->alone == SIZE_MAX) {
+        uct_cuda_debug("transfers%s behind others from %zu bytes on use "
+                       "several paths, none alone",
+                       names[kind], sizes->behind);
+    } else if (sizes->behind == SIZE_MAX) {
+        uct_cuda_debug("transfers%s from %zu bytes on use several paths, none "
+                       "behind others",
+                       names[kind], sizes->alone);
+    } else {
+        uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
+                       "behind others from %zu",
+                       names[kind], sizes->alone, sizes->behind);
+    }
+}
+
+void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
+{
     uct_cuda_plan_knowledge_t know;
     uct_cuda_plan_min_sizes_t sizes;
     size_t least;
@@ -71,9 +91,7 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
                       "process; using one path",
                       core->topo->num_gpus);
     } else if (least != SIZE_MAX) {
-        uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
-                       "behind others from %zu",
-                       names[kind], sizes.alone, sizes.behind);
+        log_min_sizes(kind, &sizes);
     }
 
     uct_cuda_mp_core_set_min_size(core, kind, least);
