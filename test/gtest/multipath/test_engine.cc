@@ -2330,6 +2330,33 @@ TEST_P(test_engine_tuning, the_table_is_used)
                                  "ignored, the constants apply"));
 }
 
+/* CUDA_VISIBLE_DEVICES leaves two of the table's four GPUs: no mistake */
+TEST_P(test_engine_tuning, a_table_for_hidden_gpus_costs_no_warning)
+{
+    uct_cuda_topo_t two = beluga();
+
+    two.num_gpus   = 2;
+    two.num_hidden = 2;
+    set_node(two, 2);
+    m_config.set("", "y").set("_PATHS", "direct,host").set("_SHARES", "1,1");
+    table("4 gpus, 12 x 48.0:48.0,48.0:12.0", "");
+    messages.clear();
+    create();
+    transfer(0, 1, 4 * MiB);
+    EXPECT_EQ(0u, count_messages("W "));
+    EXPECT_EQ(1u, count_messages(std::string("I the tuning table is not "
+                                             "used: ") +
+                                 m_name + ":2: made for the node's 4 GPUs, of "
+                                 "which this process sees 2"));
+
+    messages.clear();
+    table("8 gpus, 56 x 48.0:48.0:12.0", "");
+    set_node(two, 2);
+    create();
+    transfer(0, 1, 4 * MiB);
+    EXPECT_EQ(1u, count_messages("W cannot use the tuning table"));
+}
+
 /* The choice of streams or graphs uses the node's constants: as in
    built_behind_streams, or never */
 TEST_P(test_engine_tuning, the_table_sets_the_cost_of_graphs)

@@ -72,6 +72,7 @@ typedef struct {
  *  differently; UUIDs identify GPUs across processes. */
 typedef struct {
     int                  num_gpus;
+    int                  num_hidden; /**< Further GPUs of the node */
     uct_cuda_topo_gpu_t  gpus[UCT_CUDA_MAX_GPUS];
     /** [from][to]; bandwidth 0: the driver offers no peer access */
     uct_cuda_topo_link_t links[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];

@@ -498,6 +498,7 @@ void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
     int i;
 
     uct_cuda_topo_init(topo, wiring->num_gpus);
+    topo->num_hidden = wiring->num_hidden;
     for (i = 0; i < wiring->num_gpus; ++i) {
         gpu = &wiring->gpus[i];
         memcpy(topo->gpus[i].uuid, gpu->uuid, sizeof(gpu->uuid));

@@ -105,10 +105,28 @@ static bool is_probed_meanwhile(const uct_cuda_plan_config_t *config)
             (config->enable == UCT_CUDA_PLAN_AUTO));
 }
 
+/* Read the tuning table. One that is ignored costs a sentence: a warning,
+ * unless it is for GPUs of this node that are hidden from this process. */
+static void read_tuning(uct_cuda_mp_core_t *core, const uct_cuda_topo_t *topo)
+{
+    ucs_status_t status;
+    char error[512];
+
+    status = uct_cuda_plan_tuning_get(core->config.tuning_file, topo, error,
+                                      sizeof(error), &core->tuning);
+    if (status == UCS_ERR_NO_DEVICE) {
+        uct_cuda_info("the tuning table is not used: %s", error);
+    } else if (status != UCS_OK) {
+        uct_cuda_warn("cannot use the tuning table, using the built-in model: "
+                      "%s", error);
+    } else if (error[0] != '\0') {
+        uct_cuda_warn("%s", error);
+    }
+}
+
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
 {
     const uct_cuda_topo_t *topo;
-    char error[512];
     int kind;
 
     if (core->is_learned) {
@@ -129,14 +147,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
         return true;
     }
 
-    if (uct_cuda_plan_tuning_get(core->config.tuning_file, topo, error,
-                                 sizeof(error), &core->tuning) != UCS_OK) {
-        uct_cuda_warn("cannot use the tuning table, using the built-in model: "
-                      "%s", error);
-    } else if (error[0] != '\0') {
-        uct_cuda_warn("%s", error);
-    }
-
+    read_tuning(core, topo);
     core->topo = topo;
     /* find out whether there is a ledger, which decides on the paths allowed */
     uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),

@@ -28,6 +28,7 @@
 
 
 typedef struct {
+    const uct_cuda_topo_t  *topo;
     uct_cuda_plan_tuning_t *tuning;
     const char             *name;
     unsigned               line;
@@ -255,6 +256,28 @@ static char *header(char *text, const char *name)
                    NULL;
 }
 
+/* Check that a table is for this node. One for all of the node's GPUs, of which
+ * this process sees a part, is nobody's mistake. */
+static ucs_status_t check_node(const reader_t *reader, const char *node)
+{
+    const uct_cuda_topo_t *topo = reader->topo;
+    const int num_gpus          = topo->num_gpus + topo->num_hidden;
+
+    if (strcmp(node, reader->tuning->node) == 0) {
+        return UCS_OK;
+    }
+
+    if ((topo->num_hidden > 0) && (strtol(node, NULL, 10) == num_gpus)) {
+        return refuse(reader, UCS_ERR_NO_DEVICE, "made for the node's %d GPUs, "
+                      "of which this process sees %d",
+                      num_gpus, topo->num_gpus);
+    }
+
+    return refuse(reader, UCS_ERR_UNSUPPORTED, "made for another node, \"%s\"; "
+                  "this one is \"%s\"",
+                  node, reader->tuning->node);
+}
+
 /* Parse format, node and date, the first lines in this order */
 static ucs_status_t parse_header(reader_t *reader, char *text,
                                  unsigned *headers)
@@ -284,12 +307,7 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
         }
         return UCS_OK;
     case 1:
-        if (strcmp(value, reader->tuning->node) != 0) {
-            return refuse(reader, UCS_ERR_UNSUPPORTED, "made for another node, "
-                          "\"%s\"; this one is \"%s\"", value,
-                          reader->tuning->node);
-        }
-        return UCS_OK;
+        return check_node(reader, value);
     default:
         if ((strlen(value) == 0) ||
             (strlen(value) >= sizeof(reader->tuning->date))) {
@@ -349,7 +367,9 @@ ucs_status_t uct_cuda_plan_tuning_read(FILE *stream, const char *name,
                                        size_t error_size,
                                        uct_cuda_plan_tuning_t **tuning_p)
 {
-    reader_t reader = {.name = name, .error = error, .error_size = error_size};
+    reader_t reader = {
+        .topo = topo, .name = name, .error = error, .error_size = error_size
+    };
     ucs_status_t status;
 
     error[0]      = '\0';
