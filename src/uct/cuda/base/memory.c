@@ -331,13 +331,13 @@ void uct_cuda_memory_report_closed(const void *address)
     uct_cuda_debug("memory at %p cannot be shared with other processes",
                    address);
     if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
-        uct_cuda_info("GPU memory at %p was created without a handle type, or "
-                      "by a pool that releases freed memory, so that other "
-                      "processes cannot map it: UCX sends it through host "
-                      "memory, slowly. Create cuMemCreate memory and memory "
-                      "pools with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, "
-                      "and set a pool's CU_MEMPOOL_ATTR_RELEASE_THRESHOLD to "
-                      "UINT64_MAX",
+        uct_cuda_info("GPU memory at %p was created without a handle type, by "
+                      "a pool that releases freed memory, or in another "
+                      "process, so that other processes cannot map it: UCX "
+                      "sends it through host memory, slowly. Create "
+                      "cuMemCreate memory and memory pools with "
+                      "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, and set a "
+                      "pool's CU_MEMPOOL_ATTR_RELEASE_THRESHOLD to UINT64_MAX",
                       address);
     }
 }

@@ -37,24 +37,25 @@ static ucs_status_t copy_host(const uct_cuda_copy_t *copy, CUstream stream)
                                       stream);
 }
 
-/* Return whether the copy is between GPUs, and its local end closed to the
+/* Copy between GPUs: in two legs if the local end's memory is closed to the
  * current context's GPU */
-static bool needs_legs(const uct_cuda_copy_t *copy)
+static ucs_status_t copy_gpus(const uct_cuda_copy_t *copy, CUstream stream)
 {
     int device;
 
-    return (copy->local.context == NULL) &&
-           (uct_cuda_driver_get()->cuCtxGetDevice(&device) == CUDA_SUCCESS) &&
-           uct_cuda_copy_needs_legs(copy, device);
+    if ((copy->local.context == NULL) &&
+        (uct_cuda_driver_get()->cuCtxGetDevice(&device) == CUDA_SUCCESS) &&
+        uct_cuda_copy_needs_legs(copy, device)) {
+        return uct_cuda_copy_submit_legs(copy, copy->remote.address, stream);
+    }
+
+    return UCT_CUDA_CALL(cuMemcpyDtoDAsync, copy->remote.address,
+                         copy->local.address, copy->bytes, stream);
 }
 
 /* Submit a copy with its memory types, saving the driver a lookup */
 static ucs_status_t copy_submit(const uct_cuda_copy_t *copy, CUstream stream)
 {
-    if (needs_legs(copy)) {
-        return uct_cuda_copy_submit_legs(copy, copy->remote.address, stream);
-    }
-
     if (uct_cuda_copy_has(copy, UCT_CUDA_END_HOST_VMM)) {
         return UCT_CUDA_CALL(cuMemcpyAsync, copy->remote.address,
                              copy->local.address, copy->bytes, stream);
@@ -62,8 +63,7 @@ static ucs_status_t copy_submit(const uct_cuda_copy_t *copy, CUstream stream)
 
     return uct_cuda_copy_has(copy, UCT_CUDA_END_HOST) ?
                    copy_host(copy, stream) :
-                   UCT_CUDA_CALL(cuMemcpyDtoDAsync, copy->remote.address,
-                                 copy->local.address, copy->bytes, stream);
+                   copy_gpus(copy, stream);
 }
 
 static ucs_status_t copy_now(const uct_cuda_copy_t *copy, CUstream stream)
