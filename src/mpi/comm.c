@@ -81,6 +81,9 @@ static int comm_copy(MPI_Comm comm, int keyval, void *extra, void *value,
                                 ++parent->duplicates) & ~KEY_EARLY;
         state = state_new(key, parent->rank, parent->size,
                           parent->nodes != NULL);
+        if (state != NULL) {
+            state->has_topology = parent->has_topology;
+        }
         *(void**)new_value = state;
         __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
     }
@@ -218,6 +221,7 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     ucx_mp_mpi_comm_t *state;
+    int topology = MPI_UNDEFINED;
     int is_inter, rank, size;
     bool is_spread;
     uint64_t key;
@@ -238,6 +242,8 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
         return;
     }
 
+    (void)real->Topo_test(comm, &topology);
+    state->has_topology = (topology != MPI_UNDEFINED);
     if (!is_spread && (key & KEY_EARLY)) {
         ucx_mp_mpi_comm_queue(state, comm);
         early_count(state);

@@ -34,6 +34,8 @@ typedef struct {
                                            call: the MPI rejected the call that
                                            carried that number */
     int                   rank, size;
+    bool                  has_topology; /* without one, the MPI rejects
+                                           calls with neighbours */
     uint64_t              duplicates; /* made by MPI_Comm_idup() so far */
     uct_cuda_coll_group_t *group; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
@@ -64,6 +66,21 @@ static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next(MPI_Comm comm)
     if (state != NULL) {
         ++state->number;
     }
+    return state;
+}
+
+/* Count a collective with neighbours likewise. @return NULL also if the
+   communicator has no topology: the MPI rejects the call, and no other rank
+   knows of it. */
+static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next_neighbors(MPI_Comm comm)
+{
+    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_of(comm);
+
+    if ((state == NULL) || !state->has_topology) {
+        return NULL;
+    }
+
+    ++state->number;
     return state;
 }
 

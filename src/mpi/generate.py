@@ -345,8 +345,8 @@ class Call:
         if self.on_gpus:
             print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
         if self.counted:
-            print('    ucx_mp_mpi_comm_t *state = '
-                  'ucx_mp_mpi_comm_next(comm);')
+            print('    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_next%s(comm);'
+                  % ('_neighbors' if self.kind == 'neighbors' else ''))
         if self.persistent:
             self.write_persistent(name)
         if not self.refused:
