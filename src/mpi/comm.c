@@ -251,22 +251,52 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
     state_set(comm, state);
 }
 
+/* Make a duplicate of a communicator, which returns errors. The program has not
+   asked for it, so its error handler is not called. MPI_Comm_dup() would copy
+   the program's attributes. @return Whether all ranks have one; if a rank has
+   ended, they may not agree. */
+static bool duplicate_make(MPI_Comm comm, int rank, MPI_Comm *duplicate)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    MPI_Errhandler handler;
+    bool is_made, is_whole;
+
+    if ((real->Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) ||
+        (real->Comm_set_errhandler(comm, real->errors_return) !=
+         MPI_SUCCESS)) {
+        abort(); /* the other ranks rely on it */
+    }
+
+    is_made  = (real->Comm_split(comm, 0, rank, duplicate) == MPI_SUCCESS);
+    is_whole = ucx_mp_mpi_on_all(comm, is_made);
+    real->Comm_set_errhandler(comm, handler);
+    real->Errhandler_free(&handler);
+    if (is_whole) {
+        real->Comm_set_errhandler(*duplicate, real->errors_return);
+    } else if (is_made) {
+        real->Comm_free(duplicate);
+    }
+    return is_whole;
+}
+
 /* The duplicate has a state, by which ranks learn of staging failures */
 void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
 {
-    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     ucx_mp_mpi_comm_t *other;
     MPI_Comm duplicate;
 
     state->awaits_queue = 0;
-    if (!ucx_mp_mpi_job.has_queues) {
+    if (!ucx_mp_mpi_job.has_queues || state->has_no_queue) {
         return;
     }
 
-    /* MPI_Comm_dup() would copy the program's attributes */
+    state->has_no_queue = !duplicate_make(comm, state->rank, &duplicate);
+    if (state->has_no_queue) {
+        return;
+    }
+
     other = calloc(1, sizeof(*other));
-    if ((other == NULL) ||
-        (real->Comm_split(comm, 0, state->rank, &duplicate) != MPI_SUCCESS)) {
+    if (other == NULL) {
         abort(); /* the other ranks rely on it */
     }
 
@@ -274,14 +304,13 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     other->rank       = state->rank;
     other->has_failed = true; /* GPUs carry out none of its collectives */
     state_set(duplicate, other);
-    real->Comm_set_errhandler(duplicate, real->errors_return);
     state->reductions = ucx_mp_mpi_reductions_create(duplicate, other->key,
                                                      &other->number);
 }
 
 void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state)
 {
-    if (state->awaits_queue == 0) {
+    if ((state->awaits_queue == 0) && !state->has_no_queue) {
         state->awaits_queue = state->number;
     }
     __atomic_store_n(&shared.has_awaiting, true, __ATOMIC_RELAXED);

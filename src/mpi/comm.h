@@ -42,6 +42,7 @@ typedef struct {
                                        all ranks are on one node */
     bool has_reductions; /* GPUs may carry out non-blocking reductions */
     struct ucx_mp_mpi_reductions *reductions; /* NULL: none are queued */
+    bool has_no_queue; /* it could not be created, on all ranks */
     bool is_idle; /* its queue was created with it, for no reduction yet */
 } ucx_mp_mpi_comm_t;
 
@@ -135,8 +136,9 @@ static inline bool ucx_mp_mpi_comm_take_declined(ucx_mp_mpi_comm_t *state)
 }
 
 /* Create the queue of a communicator's reductions, and a duplicate for declined
-   ones, unless no rank of this program queues reductions. All its ranks call
-   this; it blocks, and aborts on failure. */
+   ones, unless no rank of this program queues reductions, or the MPI has no
+   communicator left, or a rank has failed. All its ranks call this; it
+   blocks. */
 void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
 
 /* Let the communicator's next blocking collective create the queue: all ranks

@@ -229,9 +229,10 @@ WRAPPED_LARGE = 'Buffer_attach Buffer_detach Win_allocate Win_create'.split()
 # Functions called but not wrapped; the library is off if the MPI lacks one
 HELPERS = """
     Add_error_class Add_error_code Add_error_string Cartdim_get
-    Comm_call_errhandler Comm_create_keyval Comm_free Comm_get_attr Comm_group
-    Comm_rank Comm_remote_size Comm_set_attr Comm_set_errhandler Comm_size
-    Comm_test_inter Dist_graph_neighbors_count File_get_view Get_elements_x
+    Comm_call_errhandler Comm_create_keyval Comm_free Comm_get_attr
+    Comm_get_errhandler Comm_group Comm_rank Comm_remote_size Comm_set_attr
+    Comm_set_errhandler Comm_size Comm_test_inter Dist_graph_neighbors_count
+    Errhandler_free File_get_view Get_elements_x
     Get_library_version Graph_neighbors_count Grequest_complete Grequest_start
     Group_free Group_size Group_translate_ranks Info_get Iprobe Pack_size
     Query_thread Status_set_cancelled Status_set_elements Test_cancelled

@@ -33,7 +33,8 @@
 
 #define MAX_OPS   12
 #define NUM_COMMS 4
-#define NUM_EARLY 5
+#define NUM_EARLY 6
+#define MAX_TAKEN 3000 /* communicators, more than MPICH has */
 
 typedef enum {
     ALLREDUCE,
@@ -654,6 +655,7 @@ static void make_early(void)
     MPI_Comm_idup(MPI_COMM_WORLD, &early[3], &requests[1]);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     MPI_Comm_dup(MPI_COMM_WORLD, &early[4]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &early[5]);
 }
 
 /* Let the MPI reject a call of rank 0; no other rank learns of it. Open MPI
@@ -689,7 +691,7 @@ static void reject_on(MPI_Comm comm)
    barrier may create it only if the first reduction has announced it. */
 static void reject_on_early(void)
 {
-    MPI_Comm *comm = &early[NUM_EARLY - 1];
+    MPI_Comm *comm = &early[NUM_EARLY - 2];
     int i;
 
     reject_on(*comm);
@@ -699,6 +701,33 @@ static void reject_on_early(void)
         MPI_Barrier(*comm);
     }
     reduce_on(*comm, 0);
+    MPI_Comm_free(comm);
+}
+
+/* A barrier shall create the queue of this communicator, but the MPI has no
+   communicator left for it, so the MPI carries out the reductions. Open MPI
+   does not run out of communicators. */
+static void without_queue(void)
+{
+    static MPI_Comm taken[MAX_TAKEN];
+    MPI_Comm *comm = &early[NUM_EARLY - 1];
+    int count      = 0;
+    int i;
+
+    reduce_on(*comm, 0);
+    reduce_on(*comm, 0);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    while ((count < MAX_TAKEN) &&
+           (MPI_Comm_dup(MPI_COMM_SELF, &taken[count]) == MPI_SUCCESS)) {
+        ++count;
+    }
+    MPI_Barrier(*comm);
+    for (i = 0; i < 4; ++i) {
+        reduce_on(*comm, i % 2);
+    }
+    while (count > 0) {
+        MPI_Comm_free(&taken[--count]);
+    }
     MPI_Comm_free(comm);
 }
 
@@ -761,10 +790,11 @@ static void only_later(void)
     for (k = 0; k < 3; ++k) {
         MPI_Comm_free(&made[k]);
     }
-    for (k = 0; k < NUM_EARLY - 1; ++k) {
+    for (k = 0; k < NUM_EARLY - 2; ++k) {
         on_early(k);
     }
     reject_on_early();
+    without_queue();
 }
 
 /* Free a communicator with a reduction in progress while a message is sent,

@@ -243,6 +243,8 @@ UCX_MP_ABI_DECLARE(Comm_dup_with_info, MPI_Comm comm, MPI_Info info,
 UCX_MP_ABI_DECLARE(Comm_free, MPI_Comm *comm)
 UCX_MP_ABI_DECLARE(Comm_get_attr, MPI_Comm comm, int keyval, void *value,
                    int *is_there)
+UCX_MP_ABI_DECLARE(Comm_get_errhandler, MPI_Comm comm,
+                   MPI_Errhandler *handler)
 UCX_MP_ABI_DECLARE(Comm_group, MPI_Comm comm, MPI_Group *group)
 UCX_MP_ABI_DECLARE(Comm_idup, MPI_Comm comm, MPI_Comm *new_comm,
                    MPI_Request *request)
@@ -267,6 +269,7 @@ UCX_MP_ABI_DECLARE(Dist_graph_create_adjacent, MPI_Comm comm, int indegree,
                    MPI_Comm *new_comm)
 UCX_MP_ABI_DECLARE(Dist_graph_neighbors_count, MPI_Comm comm, int *indegree,
                    int *outdegree, int *is_weighted)
+UCX_MP_ABI_DECLARE(Errhandler_free, MPI_Errhandler *handler)
 UCX_MP_ABI_DECLARE(Graph_create, MPI_Comm comm, int nodes, const int index[],
                    const int edges[], int reorder, MPI_Comm *new_comm)
 UCX_MP_ABI_DECLARE(Graph_neighbors_count, MPI_Comm comm, int rank, int *count)
