@@ -518,7 +518,10 @@ static bool run_begin(run_t *run)
         has_all = has_all && (slot->copy.result == CUDA_SUCCESS) &&
                   (!nodes->has_shard || (slot->host != NULL));
     }
-    return has_all;
+
+    /* Copies of `send` run in the context of `recv` */
+    return has_all &&
+           ((nodes->size > 1) || ucx_mp_mpi_gpu_is_reached(run->send));
 }
 
 static void run_end(run_t *run)

@@ -38,6 +38,18 @@ nodes_all() {
             --max-size 2M --calls 50
 }
 
+# nodes_gpus: buffers on any GPU of a rank, by each allocator of GPU memory. The driver refuses
+# copies of some to or from contexts of other GPUs.
+nodes_gpus() {
+    local mpirun programs kind
+    mpi_tools distribution || return
+    for kind in alloc vmm pool; do
+        MP_TEST_ALLOCATOR=$kind \
+            passing_on '^ucx_mp_gpus: .* 0 wrong' \
+            nodes_run 2 2 ucx_mp_gpus --max-size 2M --steps 60 || return
+    done
+}
+
 # nodes_host: without GPU buffers ranks agree on fewer and fewer calls, 1, 3, 7,
 # 15 and so on up to 63; with one, from the 127th on, on all again
 nodes_host() {
@@ -82,6 +94,8 @@ nodes_faults() {
 
 step nodes full 120 nodes_all \
      "all-reduces over two and four emulated nodes, bytes counted"
+step nodes-gpus full 60 nodes_gpus \
+     "several nodes: buffers that a rank has on several GPUs"
 step nodes-host full 30 nodes_host \
      "several nodes: programs on host memory agree on few calls"
 step nodes-faults full 120 nodes_faults \
