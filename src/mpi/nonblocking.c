@@ -99,7 +99,8 @@ static void taken_add(pending_t **taken_p, pending_t *pending, int index)
     *taken_p       = pending;
 }
 
-/* Remove all calls with a request in the array, and return them as a list.
+/* Remove all calls with a request in the array, and return them as a list. The
+   MPI reports a missing array.
    Replace requests started by this library by their active ones, which precede
    them in the list; requests_settle() restores them. */
 static pending_t *requests_take(int count, MPI_Request *requests)
@@ -108,7 +109,7 @@ static pending_t *requests_take(int count, MPI_Request *requests)
     pending_t *pending;
     int i;
 
-    for (i = 0; i < count; ++i) {
+    for (i = 0; (requests != NULL) && (i < count); ++i) {
         pending = table_take((uintptr_t)requests[i]);
         if ((pending != NULL) && (pending->startable != NULL)) {
             taken_add(&taken, pending, i);
@@ -761,7 +762,8 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
 #define ASK(_name, _is_many, _status, _room, _done, _index, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
     { \
-        const bool is_passed = table_is_empty() || (count <= 0); \
+        const bool is_passed = table_is_empty() || (count <= 0) || \
+                               (requests == NULL); \
         outcome_t outcome    = {.is_many = _is_many, .are_all_over = true}; \
         MPI_Status *given    = _status; \
         MPI_Request *active; \
@@ -840,9 +842,9 @@ static int startable_free(pending_t *pending, MPI_Request *request)
    no later call would do it. */
 UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 {
-    pending_t *pending = table_is_empty() ? NULL :
-                                            table_take((uintptr_t)*request);
-    int rc             = MPI_SUCCESS;
+    const bool is_passed = table_is_empty() || (request == NULL);
+    pending_t *pending   = is_passed ? NULL : table_take((uintptr_t)*request);
+    int rc               = MPI_SUCCESS;
 
     if (pending == NULL) {
         return ucx_mp_mpi_pmpi.Request_free(request);
@@ -882,7 +884,7 @@ UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
     bool is_started = false;
     int rc          = MPI_SUCCESS;
 
-    if (!table_is_empty()) {
+    if (!table_is_empty() && (request != NULL)) {
         rc = request_start(*request, &is_started);
     }
     return ((rc != MPI_SUCCESS) || is_started) ?
@@ -895,14 +897,14 @@ UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
 UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
                   MPI_Request *requests)
 {
-    const bool is_empty = table_is_empty();
-    MPI_Request *others = requests;
-    int num_others      = 0;
-    int rc              = MPI_SUCCESS;
-    bool is_started     = false;
+    const bool is_passed = table_is_empty() || (requests == NULL);
+    MPI_Request *others  = requests;
+    int num_others       = 0;
+    int rc               = MPI_SUCCESS;
+    bool is_started      = false;
     int i;
 
-    for (i = 0; !is_empty && (rc == MPI_SUCCESS) && (i < count); ++i) {
+    for (i = 0; !is_passed && (rc == MPI_SUCCESS) && (i < count); ++i) {
         rc = request_start(requests[i], &is_started);
         if (is_started && (others == requests)) {
             others = malloc(count * sizeof(*others));

@@ -725,6 +725,55 @@ static void try_freed_receive(void)
     MPI_Type_free(&halves);
 }
 
+/* A missing request is an error. PyPI's MPICH 5 crashes instead. */
+static void try_missing(void)
+{
+#if MPI_VERSION < 5
+    MPI_Request *const none = NULL;
+    int index, done;
+
+    if ((MPI_Waitall(1, none, MPI_STATUSES_IGNORE) == MPI_SUCCESS) ||
+        (MPI_Testsome(1, none, &done, &index, MPI_STATUSES_IGNORE) ==
+         MPI_SUCCESS) || (MPI_Startall(1, none) == MPI_SUCCESS) ||
+        (MPI_Wait(none, MPI_STATUS_IGNORE) == MPI_SUCCESS) ||
+        (MPI_Start(none) == MPI_SUCCESS) ||
+        (MPI_Request_free(none) == MPI_SUCCESS)) {
+        wrong("MPI_Waitall", "a missing request is no error");
+    }
+    handled = 0;
+#endif
+}
+
+/* No requests may be given by no array. */
+static void try_no_requests(void)
+{
+    MPI_Request *const none = NULL;
+    int index, done;
+
+    if ((MPI_Waitall(0, none, MPI_STATUSES_IGNORE) != MPI_SUCCESS) ||
+        (MPI_Testany(0, none, &index, &done, MPI_STATUS_IGNORE) !=
+         MPI_SUCCESS) || !done || (index != MPI_UNDEFINED) || handled) {
+        wrong("MPI_Waitall", "no requests are an error");
+    }
+    try_missing();
+}
+
+/* Such calls alone, and beside a staged request */
+static void try_requests(void)
+{
+    MPI_Datatype halves;
+    MPI_Request request;
+
+    try_no_requests();
+    MPI_Type_vector(2, 1, 2, MPI_INT, &halves);
+    MPI_Type_commit(&halves);
+    MPI_Irecv(gpu, 1, halves, world_rank, 5, MPI_COMM_WORLD, &request);
+    try_no_requests();
+    MPI_Send(host, 2, MPI_INT, world_rank, 5, MPI_COMM_WORLD);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Type_free(&halves);
+}
+
 #define ONE    gpu, COUNT, MPI_INT
 #define TWO    gpu, COUNT, MPI_INT, other, COUNT, MPI_INT
 #define VECTOR gpu, counts, displs, MPI_INT
@@ -870,6 +919,7 @@ int main(int argc, char **argv)
     try_freed_exchange();
 #endif
     try_freed_receive();
+    try_requests();
     try_later();
     try_nothing();
     try_mistakes();
