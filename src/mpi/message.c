@@ -54,18 +54,19 @@ static void matched_put(MPI_Message message, bool is_self)
     }
 }
 
-/* Define a call that has matched a message if `_is_there` is true afterwards */
+/* Define a call that has matched a message if `_is_there` is true afterwards. It
+   may be received in the first GPU memory of this process. */
 #define MATCHER(_name, _is_there, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, int source, int tag, MPI_Comm comm, \
                       __VA_ARGS__, MPI_Status *status) \
     { \
-        const bool is_straight = ucx_mp_mpi_is_straight(); \
         MPI_Status own; \
         int rc; \
         \
+        ucx_mp_mpi_pmpi_find(); \
         status = ucx_mp_mpi_message_status(status, &own); \
         rc     = ucx_mp_mpi_pmpi._name _words; \
-        if (!is_straight && (rc == MPI_SUCCESS) && (_is_there)) { \
+        if (ucx_mp_mpi_pmpi.stages && (rc == MPI_SUCCESS) && (_is_there)) { \
             matched_put(*message, \
                         ucx_mp_mpi_is_self(comm, status->MPI_SOURCE)); \
         } \

@@ -887,6 +887,29 @@ static void try_nothing(void)
     handled = 0;
 }
 
+/* A message to oneself, matched before this process uses a GPU */
+static MPI_Request early_request;
+static MPI_Message early_message;
+
+static void match_early(void)
+{
+    static int word = 24 * COUNT;
+
+    MPI_Isend(&word, 1, MPI_INT, 0, 5, MPI_COMM_SELF, &early_request);
+    MPI_Mprobe(0, 5, MPI_COMM_SELF, &early_message, MPI_STATUS_IGNORE);
+}
+
+static void receive_early(void)
+{
+    int rc;
+
+    fill(other, 24);
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, other, 0, sizeof(*other));
+    rc = MPI_Mrecv(other, 1, MPI_INT, &early_message, MPI_STATUS_IGNORE);
+    MPI_Wait(&early_request, MPI_STATUS_IGNORE);
+    done("MPI_Mrecv of an early message", rc, other, 24);
+}
+
 int main(int argc, char **argv)
 {
     char why[256] = "";
@@ -895,6 +918,7 @@ int main(int argc, char **argv)
     ucx_mp_program = "ucx_mp_calls";
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&world_rank, &world_size);
+    match_early();
     if ((argc != 2) || (world_size > 64) ||
         (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_calls FOLDER; needs a "
@@ -908,6 +932,7 @@ int main(int argc, char **argv)
     gpu   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, world_size * sizeof(host));
     other = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, world_size * sizeof(host));
 
+    receive_early(); /* before the table of matched messages overflows */
     try_packing();
     try_files(argv[1]);
     try_windows();
