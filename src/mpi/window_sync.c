@@ -541,7 +541,8 @@ UCX_MP_MPI_DEFINE(Win_lock, (type, rank, mode, win), int type, int rank,
     if (!is_ours(window, rank) ||
         ((type != MPI_LOCK_EXCLUSIVE) && (type != MPI_LOCK_SHARED))) {
         rc = ucx_mp_mpi_pmpi.Win_lock(type, rank, mode, win);
-        window->num_mpi_locks += (rc == MPI_SUCCESS);
+        window->num_mpi_locks += (rc == MPI_SUCCESS) &&
+                                 (rank != MPI_PROC_NULL);
         return rc;
     }
     if ((window->targets[rank].access != 0) || window->is_locked) {
@@ -566,7 +567,8 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
 
     if (!is_ours(window, rank)) {
         rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
-        window->num_mpi_locks -= (rc == MPI_SUCCESS);
+        window->num_mpi_locks -= (rc == MPI_SUCCESS) &&
+                                 (rank != MPI_PROC_NULL);
         return ucx_mp_mpi_window_settle(win, rank, mark, rc);
     }
 

@@ -1359,6 +1359,22 @@ static void edge_handler(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
 }
 
+/* A lock of no rank beside one of a rank. Open MPI refuses it. */
+static void edge_no_rank(void)
+{
+    const int next = (rank + 1) % size;
+
+    if (MPI_Win_lock(MPI_LOCK_SHARED, MPI_PROC_NULL, 0, win) != MPI_SUCCESS) {
+        return;
+    }
+
+    MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+    expect(MPI_Win_flush_all(win) == MPI_SUCCESS, "a flush beside no rank");
+    expect(MPI_Win_sync(win) == MPI_SUCCESS, "a sync beside no rank");
+    MPI_Win_unlock(next, win);
+    MPI_Win_unlock(MPI_PROC_NULL, win);
+}
+
 /* Datatypes and copies in windows of GPU memory */
 static void edge_gpu(void)
 {
@@ -1378,6 +1394,7 @@ static void edge_gpu(void)
         edge_copied();
     }
     MPI_Win_unlock_all(win);
+    edge_no_rank();
     MPI_Win_free(&win);
     ucx_mp_mem_free(edge_mem(), window);
     ucx_mp_mem_free(edge_mem(), buffer);
