@@ -20,6 +20,7 @@
 
 #include <uct/cuda/collective_api.h>
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -161,10 +162,13 @@ int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
    completes them: other threads' later ones are not complete afterwards. */
 uint64_t ucx_mp_mpi_window_mark(void);
 
-/* End the kept calls to a target of a window, or to all targets (-1), up to
-   `mark`, after the MPI has completed them: copies received data back. If `rc`,
-   the MPI's result, is an error, keep them. @return `rc` if it is an error,
-   else the first error or MPI_SUCCESS. */
+/* Stands for all targets of a window; MPI_PROC_NULL is negative, too. */
+#define UCX_MP_MPI_ALL INT_MIN
+
+/* End the kept calls to a target of a window, or to all targets, up to `mark`,
+   after the MPI has completed them: copies received data back. If `rc`, the
+   MPI's result, is an error, keep them. @return `rc` if it is an error, else
+   the first error or MPI_SUCCESS. */
 int ucx_mp_mpi_window_settle(MPI_Win win, int target, uint64_t mark, int rc);
 
 /* End a staged request-based get: wait for the MPI's request, flush the target,

@@ -454,7 +454,8 @@ UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
     ucx_mp_mpi_pmpi_find_calls();
     window = ucx_mp_mpi_window_find(*win);
     if (window == NULL) {
-        rc      = ucx_mp_mpi_window_settle(*win, -1, mark, MPI_SUCCESS);
+        rc      = ucx_mp_mpi_window_settle(*win, UCX_MP_MPI_ALL, mark,
+                                           MPI_SUCCESS);
         real_rc = ucx_mp_mpi_pmpi.Win_free(win);
         return (real_rc != MPI_SUCCESS) ? real_rc : rc;
     }
@@ -462,7 +463,8 @@ UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
     rc = ucx_mp_mpi_window_wait(window);
     window_unmap(window);
     ucx_mp_mpi_window_barrier(window);
-    real_rc = ucx_mp_mpi_window_settle(*win, -1, mark, MPI_SUCCESS);
+    real_rc = ucx_mp_mpi_window_settle(*win, UCX_MP_MPI_ALL, mark,
+                                           MPI_SUCCESS);
     rc      = (rc == MPI_SUCCESS) ? real_rc : rc;
     ucx_mp_mpi_window_remove(window);
     ucx_mp_mpi_pmpi.Group_free(&window->group);

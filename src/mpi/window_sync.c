@@ -202,8 +202,8 @@ int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Win win, int target,
     return (rc == MPI_SUCCESS) ? ucx_mp_mpi_window_request(request_p) : rc;
 }
 
-/* Remove the first kept call to a target, or to any (-1), up to `mark`. The
-   caller holds the lock. @return NULL: none. */
+/* Remove the first kept call to a target, or to any, up to `mark`. The caller
+   holds the lock. @return NULL: none. */
 static deferred_t *deferred_take(MPI_Win win, int target, uint64_t mark)
 {
     deferred_t **link = &deferred.first;
@@ -211,7 +211,7 @@ static deferred_t *deferred_take(MPI_Win win, int target, uint64_t mark)
 
     while ((*link != NULL) &&
            (((*link)->win != win) || ((*link)->number > mark) ||
-            ((target >= 0) && ((*link)->target != target)))) {
+            ((target != UCX_MP_MPI_ALL) && ((*link)->target != target)))) {
         link = &(*link)->next;
     }
     found = *link;
@@ -333,9 +333,9 @@ err:
         return ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
     }
 
-/* Begin the body of a wrapper that completes operations on `_target`, or on all
-   targets (-1): declare `window`, `mark` and `rc`. If the window `win` has no
-   GPU memory, make the MPI's call, end the staged calls and return. */
+/* Begin the body of a wrapper that completes operations on `_target`, which may
+   be UCX_MP_MPI_ALL: declare `window`, `mark` and `rc`. If the window `win` has
+   no GPU memory, make the MPI's call, end the staged calls and return. */
 #define BEGIN_END(_name, _target, ...) \
     const uint64_t mark = ucx_mp_mpi_window_mark(); \
     ucx_mp_mpi_window_t *window; \
@@ -360,13 +360,13 @@ err:
 
 UCX_MP_MPI_DEFINE(Win_fence, (mode, win), int mode, MPI_Win win)
 {
-    BEGIN_END(Win_fence, -1, mode, win)
+    BEGIN_END(Win_fence, UCX_MP_MPI_ALL, mode, win)
 
     rc = ucx_mp_mpi_window_wait(window);
     REAL(Win_fence, mode, win)
     ucx_mp_mpi_window_barrier(window);
     window->is_fenced = !(mode & MPI_MODE_NOSUCCEED);
-    return ucx_mp_mpi_window_settle(win, -1, mark, rc);
+    return ucx_mp_mpi_window_settle(win, UCX_MP_MPI_ALL, mark, rc);
 }
 
 UCX_MP_MPI_DEFINE(Win_post, (group, mode, win), MPI_Group group, int mode,
@@ -420,7 +420,7 @@ UCX_MP_MPI_DEFINE(Win_start, (group, mode, win), MPI_Group group, int mode,
 UCX_MP_MPI_DEFINE(Win_complete, (win), MPI_Win win)
 {
     int i;
-    BEGIN_END(Win_complete, -1, win)
+    BEGIN_END(Win_complete, UCX_MP_MPI_ALL, win)
 
     if (window->starts == NULL) {
         return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
@@ -435,7 +435,7 @@ UCX_MP_MPI_DEFINE(Win_complete, (win), MPI_Win win)
     }
     free(window->starts);
     window->starts = NULL;
-    return ucx_mp_mpi_window_settle(win, -1, mark, rc);
+    return ucx_mp_mpi_window_settle(win, UCX_MP_MPI_ALL, mark, rc);
 }
 
 static void exposure_end(ucx_mp_mpi_window_t *window)
@@ -632,7 +632,7 @@ UCX_MP_MPI_DEFINE(Win_lock_all, (mode, win), int mode, MPI_Win win)
 UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
 {
     int rank;
-    BEGIN_END(Win_unlock_all, -1, win)
+    BEGIN_END(Win_unlock_all, UCX_MP_MPI_ALL, win)
 
     if (!window->is_locked) {
         return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
@@ -645,7 +645,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
     }
     window->is_locked = false;
     REAL(Win_unlock_all, win)
-    return ucx_mp_mpi_window_settle(win, -1, mark, rc);
+    return ucx_mp_mpi_window_settle(win, UCX_MP_MPI_ALL, mark, rc);
 }
 
 
@@ -700,7 +700,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
             \
             rc = (rc == MPI_SUCCESS) ? real_rc : rc; \
         } \
-        return ucx_mp_mpi_window_settle(win, -1, mark, rc); \
+        return ucx_mp_mpi_window_settle(win, UCX_MP_MPI_ALL, mark, rc); \
     }
 
 FLUSH(Win_flush)

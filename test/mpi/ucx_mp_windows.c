@@ -994,6 +994,33 @@ static void edge_short_gets(void)
     ucx_mp_mem_free(mem, buffer);
 }
 
+/* A flush of no rank completes no get. Open MPI refuses it, or crashes. */
+static void edge_flush_no_rank(void)
+{
+#ifndef OPEN_MPI
+    const int next    = (rank + 1) % size;
+    const size_t room = 1 << 20;
+    char *memory      = malloc(room);
+    char *buffer      = ucx_mp_mem_alloc(edge_mem(), room);
+    char *is          = malloc(room);
+
+    memset(memory, 0x33, room);
+    ucx_mp_mem_set(edge_mem(), buffer, 0x5a, room);
+    MPI_Win_create(memory, room, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    MPI_Get(buffer, (int)room, MPI_BYTE, next, 0, (int)room, MPI_BYTE, win);
+    MPI_Win_flush(MPI_PROC_NULL, win);
+    MPI_Win_flush(next, win);
+    ucx_mp_mem_read(edge_mem(), is, buffer, room);
+    expect(memcmp(is, memory, room) == 0, "a get beside a flush of no rank");
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(edge_mem(), buffer);
+    free(memory);
+    free(is);
+#endif
+}
+
 /* A square's columns as a datatype without gaps: blocks in another order than
    in memory, under `depth` more constructors. On one side, the square arrives
    transposed. */
@@ -1612,6 +1639,7 @@ int main(int argc, char **argv)
     MPI_Comm_group(WORLD, &everybody);
 
     edge_short_gets();
+    edge_flush_no_rank();
     edge_handler();
     edge_gpu();
     state = ucx_mp_hash(seed);
