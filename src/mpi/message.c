@@ -54,8 +54,8 @@ static void matched_put(MPI_Message message, bool is_self)
     }
 }
 
-/* Define a call that has matched a message if `_is_there` is true afterwards. It
-   may be received in the first GPU memory of this process. */
+/* Define a call that has matched a message if `_is_there` is true afterwards.
+   The message may be received in the first GPU memory of this process. */
 #define MATCHER(_name, _is_there, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, int source, int tag, MPI_Comm comm, \
                       __VA_ARGS__, MPI_Status *status) \
