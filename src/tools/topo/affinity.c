@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Cores and NICs near a GPU, from sysfs. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* strverscmp */
-#endif
 #include "tool.h"
 
 #include <uct/cuda/base/file.h>

@@ -7,10 +7,6 @@
  * UCX may own the copy of a variable (copy relocation) used by all libraries.
  */
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include "host.h"
 #include "tables.h"
 

@@ -10,10 +10,6 @@
  * libuct_cuda.so beside this one.
  */
 
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
