@@ -12,8 +12,6 @@
 #include <mpi/pool.h>
 #include <mpi/pmpi.h>
 
-#include <stdint.h>
-
 
 /* How a call uses a buffer */
 typedef enum {

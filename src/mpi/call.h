@@ -28,8 +28,6 @@
 #include <mpi/failure.h>
 #include <mpi/pmpi.h>
 
-#include <stdint.h>
-
 
 #define UCX_MP_MPI_MAX_BUFFERS 3
 

@@ -2,7 +2,6 @@
 #include <mpi/collective.h>
 #include <mpi/handles.h>
 #include <mpi/layout.h>
-#include <mpi/comm.h>
 #include <mpi/nodes.h>
 #include <mpi/nonblocking.h>
 #include <mpi/reduction.h>

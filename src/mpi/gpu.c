@@ -8,7 +8,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>

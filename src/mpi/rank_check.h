@@ -13,8 +13,6 @@
 #ifndef UCX_MP_MPI_RANK_CHECK_H_
 #define UCX_MP_MPI_RANK_CHECK_H_
 
-#include <stdbool.h>
-
 
 typedef enum {
     UCX_MP_MPI_RANK_CHECK_ALL,

@@ -2,7 +2,6 @@
 #include <mpi/strided.h>
 
 #include <mpi.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include <mpi/window.h>
 
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 

@@ -9,7 +9,6 @@
 
 #include <kernels/kernels.h>
 
-#include <stdlib.h>
 #include <string.h>
 
 

@@ -10,7 +10,6 @@
 
 #include <uct/cuda/base/wiring.h>
 #include <uct/cuda/plan/collective_planner.h>
-#include <uct/cuda/plan/model.h>
 #include <uct/cuda/plan/transfer_plan.h>
 #include <uct/cuda/plan/tuning.h>
 

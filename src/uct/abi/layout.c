@@ -7,7 +7,6 @@
 
 #include "layout.h"
 
-#include "abi.h"
 
 #define NO UCT_ABI_NONE
 

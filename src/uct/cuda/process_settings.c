@@ -4,7 +4,6 @@
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/mappings.h>
 
 #include <pthread.h>

@@ -7,7 +7,6 @@
 #include <uct/cuda/base/log.h>
 
 #include <pthread.h>
-#include <stdint.h>
 
 
 /* Id of a context if the driver does not report it */

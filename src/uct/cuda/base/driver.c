@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdbool.h>
 
 
 #define DRIVER_LIBRARY "libcuda.so.1"

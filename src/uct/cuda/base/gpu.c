@@ -2,7 +2,6 @@
 /* Table of visible GPUs, filled once, and use of their contexts. */
 #include <uct/cuda/base/gpu.h>
 
-#include <uct/abi/abi.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>

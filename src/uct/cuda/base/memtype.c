@@ -7,7 +7,6 @@
 #include <uct/cuda/base/memory_cache.h>
 
 #include <pthread.h>
-#include <stdbool.h>
 
 
 static struct {

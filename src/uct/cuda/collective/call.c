@@ -8,11 +8,9 @@
 #include <uct/cuda/collective/call.h>
 
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
-#include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
 
 #include <stdio.h>

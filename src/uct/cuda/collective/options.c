@@ -2,7 +2,6 @@
 #include <uct/cuda/collective/options.h>
 
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/plan/collective_planner.h>
 #include <uct/cuda/plan/tuning.h>
 

@@ -14,7 +14,6 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/base/vmm.h>
-#include <uct/cuda/node/process.h>
 
 #include <errno.h>
 #include <fcntl.h>

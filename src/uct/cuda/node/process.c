@@ -8,7 +8,6 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

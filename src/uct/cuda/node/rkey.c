@@ -9,7 +9,6 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/node/exports.h>
-#include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 
 #include <pthread.h>

@@ -4,7 +4,6 @@
 #include <uct/cuda/plan/collective_planner.h>
 
 #include <uct/cuda/plan/emit.h>
-#include <uct/cuda/plan/trees.h>
 #include <ucs/sys/math.h>
 
 #include <assert.h>

@@ -6,7 +6,6 @@
 
 #include <float.h>
 #include <stddef.h>
-#include <string.h>
 
 
 /* Smaller relative differences of bandwidth are rounding errors */

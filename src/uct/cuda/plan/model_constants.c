@@ -4,8 +4,6 @@
 
 #include <uct/cuda/base/number.h>
 
-#include <stddef.h>
-
 
 /* Measured on H200: 2.9 us a copy and 0.35 us an event operation; a chunk has
  * four of them. 3 us lost between chunks over a GPU, in paths of 16 to 64

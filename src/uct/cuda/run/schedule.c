@@ -7,7 +7,6 @@
 #include <uct/cuda/run/schedule.h>
 
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/run/submit.h>
 
 #include <stdio.h>

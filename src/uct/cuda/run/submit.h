@@ -9,7 +9,6 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/end.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/plan/steps.h>
 #include <uct/cuda/run/device.h>
 

@@ -7,8 +7,6 @@
 #ifndef UCT_CUDA_BASE_HOST_HOST_LIMITS_H
 #define UCT_CUDA_BASE_HOST_HOST_LIMITS_H
 
-#include <stdint.h>
-
 
 /** Up to this size data from a peer's GPU goes through a page-locked slot,
  *  whatever the memory: memcpy() takes less than the 0.3 us to find out

@@ -4,7 +4,6 @@
 #include <uct/cuda/base/host/host_pieces.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 

@@ -21,7 +21,6 @@
 #include <uct/cuda/base/thread.h>
 
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __SSE2__
