@@ -457,15 +457,7 @@ void ucx_mp_mpi_gpu_free(CUdeviceptr address)
 
 bool ucx_mp_mpi_gpu_kernels(ucx_mp_kernels_driver_t *kernels)
 {
-    *kernels = (ucx_mp_kernels_driver_t){
-        .ModuleLoadData    = driver.cuModuleLoadData,
-        .ModuleGetFunction = driver.cuModuleGetFunction,
-        .ModuleUnload      = driver.cuModuleUnload,
-        .LaunchKernel      = driver.cuLaunchKernel
-    };
-    return (kernels->ModuleLoadData != NULL) &&
-           (kernels->ModuleGetFunction != NULL) &&
-           (kernels->ModuleUnload != NULL) && (kernels->LaunchKernel != NULL);
+    return uct_cuda_driver_kernels(&driver, kernels);
 }
 
 bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,

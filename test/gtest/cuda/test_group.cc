@@ -725,6 +725,7 @@ protected:
             *module = (CUmodule)1;
             return CUDA_SUCCESS;
         };
+        driver.table.cuModuleUnload = [](CUmodule) { return CUDA_SUCCESS; };
         driver.table.cuModuleGetFunction = [](CUfunction *function, CUmodule,
                                               const char *name) {
             *function = (strcmp(name, "ucx_mp_copy_alike") == 0) ? alike : any;

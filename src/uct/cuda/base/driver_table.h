@@ -6,9 +6,11 @@
 #ifndef UCT_CUDA_BASE_DRIVER_TABLE_H
 #define UCT_CUDA_BASE_DRIVER_TABLE_H
 
+#include <kernels/kernels.h>
 #include <ucs/sys/compiler_def.h>
 
 #include <cuda.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 BEGIN_C_DECLS
@@ -234,6 +236,21 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
 typedef struct uct_cuda_driver {
     UCT_CUDA_DRIVER_FUNCTIONS(UCT_CUDA_DRIVER_MEMBER, UCT_CUDA_DRIVER_MEMBER)
 } uct_cuda_driver_t;
+
+
+/** Fill in the functions that load and launch kernels. @return false: the
+ *  driver lacks one. */
+static inline bool uct_cuda_driver_kernels(const uct_cuda_driver_t *driver,
+                                           ucx_mp_kernels_driver_t *kernels)
+{
+    kernels->ModuleLoadData    = driver->cuModuleLoadData;
+    kernels->ModuleGetFunction = driver->cuModuleGetFunction;
+    kernels->ModuleUnload      = driver->cuModuleUnload;
+    kernels->LaunchKernel      = driver->cuLaunchKernel;
+    return (kernels->ModuleLoadData != NULL) &&
+           (kernels->ModuleGetFunction != NULL) &&
+           (kernels->ModuleUnload != NULL) && (kernels->LaunchKernel != NULL);
+}
 
 
 END_C_DECLS

@@ -58,26 +58,13 @@ struct uct_cuda_copy_kernel {
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 
-static bool get_functions(ucx_mp_kernels_driver_t *functions)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    functions->ModuleLoadData    = driver->cuModuleLoadData;
-    functions->ModuleGetFunction = driver->cuModuleGetFunction;
-    functions->ModuleUnload      = driver->cuModuleUnload;
-    functions->LaunchKernel      = driver->cuLaunchKernel;
-    return (functions->ModuleLoadData != NULL) &&
-           (functions->ModuleGetFunction != NULL) &&
-           (functions->LaunchKernel != NULL);
-}
-
 static void load_kernel(kernel_t *kernel)
 {
     const uint64_t now = uct_cuda_now_ns();
     ucx_mp_kernels_driver_t functions;
     CUresult result;
 
-    if (!get_functions(&functions)) {
+    if (!uct_cuda_driver_kernels(uct_cuda_driver_get(), &functions)) {
         kernel->is_refused = true;
         return;
     }
@@ -315,7 +302,7 @@ static CUresult launch_any(uct_cuda_copy_kernel_t *copy_kernel,
     ucx_mp_copy_args_t args;
     unsigned i;
 
-    (void)get_functions(&functions);
+    (void)uct_cuda_driver_kernels(uct_cuda_driver_get(), &functions);
     for (i = 0; i < list->count; ++i) {
         args.dst[i]  = list->dst[i];
         args.src[i]  = list->src[i];
@@ -337,7 +324,7 @@ static CUresult launch_uniform(uct_cuda_copy_kernel_t *copy_kernel,
     ucx_mp_copy_alike_args_t args;
     unsigned i;
 
-    (void)get_functions(&functions);
+    (void)uct_cuda_driver_kernels(uct_cuda_driver_get(), &functions);
     args.base_dst = uniform_base(list->dst[0]);
     args.base_src = uniform_base(list->src[0]);
     for (i = 0; i < list->count; ++i) {

@@ -48,22 +48,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static ucs_status_t device_create(void *arg)
 {
-    const uct_cuda_driver_t *driver        = uct_cuda_driver_get();
-    const ucx_mp_kernels_driver_t functions = {
-        .ModuleLoadData    = driver->cuModuleLoadData,
-        .ModuleGetFunction = driver->cuModuleGetFunction,
-        .ModuleUnload      = driver->cuModuleUnload,
-        .LaunchKernel      = driver->cuLaunchKernel
-    };
     uct_cuda_run_coll_device_t *device = arg;
+    ucx_mp_kernels_driver_t functions;
     ucs_status_t status;
     CUdevice number;
     int blocks;
 
-    if ((functions.ModuleLoadData == NULL) ||
-        (functions.ModuleGetFunction == NULL) ||
-        (functions.ModuleUnload == NULL) ||
-        (functions.LaunchKernel == NULL)) {
+    if (!uct_cuda_driver_kernels(uct_cuda_driver_get(), &functions)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
