@@ -12,7 +12,6 @@
 #include <string.h>
 
 
-#define WARM_UP     2u
 #define TOTAL       (64ul << 20) /* bytes of all blocks */
 #define QUICK_TOTAL (8ul << 20)
 #define MAX_SIZE    (4ul << 20)  /* of a block */
@@ -22,8 +21,6 @@
 
 /* Blocks with gaps of their size between them, in two memories */
 typedef struct {
-    int         from, to; /* GPUs, or HOST */
-    int         gpu;      /* GPU whose engine or kernel copies */
     CUdeviceptr src;
     CUdeviceptr dst;
     size_t      size;     /* of a block */
@@ -131,55 +128,33 @@ static const struct {
 #define NUM_WAYS (sizeof(ways) / sizeof(ways[0]))
 
 
-/* Measure one way; false if it is not available. */
-static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
-                    ucx_mp_perf_series_t *series)
+/* Copy the blocks in one way, and wait; false if it is not available. */
+static bool copy_blocks(const blocks_t *blocks, unsigned way)
 {
-    double begin;
-    unsigned i;
-
-    series->count = 0;
-    for (i = 0; i < WARM_UP + repeats; ++i) {
-        begin = ucx_mp_perf_now();
-        if (!ways[way].submit(blocks)) {
-            return false;
-        }
-
-        UCX_MP_PERF_CALL(cuEventRecord, blocks->ended, blocks->stream);
-        ucx_mp_perf_wait(blocks->ended);
-        series->samples[series->count] = ucx_mp_perf_now() - begin;
-        series->count                 += (i >= WARM_UP);
+    if (!ways[way].submit(blocks)) {
+        return false;
     }
 
+    UCX_MP_PERF_CALL(cuEventRecord, blocks->ended, blocks->stream);
+    ucx_mp_perf_wait(blocks->ended);
     return true;
 }
 
 /* Load the kernel in the current GPU's context. */
 static void kernel_open(unsigned threads)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const size_t size = 8 * UCX_MP_COPY_WORDS(threads);
 
     memset(&kernel, 0, sizeof(kernel));
-    kernel.functions.ModuleLoadData    = driver->cuModuleLoadData;
-    kernel.functions.ModuleGetFunction = driver->cuModuleGetFunction;
-    kernel.functions.ModuleUnload      = driver->cuModuleUnload;
-    kernel.functions.LaunchKernel      = driver->cuLaunchKernel;
-    kernel.threads                     = threads;
-    if (ucx_mp_copy_load(&kernel.functions, &kernel.copy) != CUDA_SUCCESS) {
+    kernel.threads = threads;
+    if (!uct_cuda_driver_kernels(uct_cuda_driver_get(), &kernel.functions) ||
+        (ucx_mp_copy_load(&kernel.functions, &kernel.copy) != CUDA_SUCCESS)) {
         return;
     }
 
     UCX_MP_PERF_CALL(cuMemAlloc, &kernel.words, size);
     UCX_MP_PERF_CALL(cuMemsetD8, kernel.words, 0, size);
     kernel.is_there = true;
-}
-
-static void kernel_close(void)
-{
-    if (kernel.is_there) {
-        UCX_MP_PERF_CALL(cuMemFree, kernel.words);
-    }
 }
 
 /* Measure one direction with all sizes and ways. */
@@ -193,7 +168,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
                                    NULL;
     size_t faster      = 0; /* block size from which on a batch is faster; 0:
                                none */
-    blocks_t blocks    = {.from = from, .to = to, .gpu = gpu};
+    blocks_t blocks;
     bool is_there[NUM_WAYS];
     unsigned i, way;
 
@@ -212,8 +187,11 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
         }
 
         for (way = 0; way < NUM_WAYS; ++way) {
-            is_there[way] = measure(&blocks, way, options->repeats,
-                                    &series[way]);
+            is_there[way] = true;
+            UCX_MP_PERF_MEASURE(&series[way], options->repeats,
+                                is_there[way] = is_there[way] &&
+                                                copy_blocks(&blocks, way),
+                                (void)0);
             if (is_there[way]) {
                 ucx_mp_perf_report_rate("blocks", from, to, ways[way].name,
                                         blocks.size,
@@ -237,7 +215,9 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
                "", faster);
     }
 
-    kernel_close();
+    if (kernel.is_there) {
+        UCX_MP_PERF_CALL(cuMemFree, kernel.words);
+    }
     UCX_MP_PERF_CALL(cuEventDestroy, blocks.ended);
     UCX_MP_PERF_CALL(cuStreamDestroy, blocks.stream);
     if (from != HOST) {

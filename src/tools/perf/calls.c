@@ -12,9 +12,8 @@
 #include <unistd.h>
 
 
-#define SMALL   8ul
-#define LARGE   (64ul << 20)
-#define WARM_UP 3
+#define SMALL 8ul
+#define LARGE (64ul << 20)
 
 
 /* The other process, owner of the memory to open */
@@ -80,30 +79,10 @@ void ucx_mp_perf_calls_prepare(const ucx_mp_perf_options_t *options)
     peer.stop    = stop[1];
 }
 
-static void peer_end(void)
-{
-    close(peer.stop);
-    close(peer.results);
-    (void)UCT_CUDA_RETRY(waitpid(peer.pid, NULL, 0));
-}
 
-
-/* Measure the time of an expression, many times. `_undo` follows each time and
-   is not measured. */
 #define MEASURE(_name, _repeats, _expression, _undo) \
     do { \
-        unsigned measured; \
-        double began; \
-        series.count = 0; \
-        for (measured = 0; measured < WARM_UP + (_repeats); ++measured) { \
-            began = ucx_mp_perf_now(); \
-            _expression; \
-            began = ucx_mp_perf_now() - began; \
-            if (measured >= WARM_UP) { \
-                series.samples[series.count++] = began; \
-            } \
-            _undo; \
-        } \
+        UCX_MP_PERF_MEASURE(&series, _repeats, _expression, _undo); \
         ucx_mp_perf_report_call(_name, &series); \
     } while (0)
 
@@ -229,7 +208,9 @@ void ucx_mp_perf_calls(const ucx_mp_perf_options_t *options)
     measure_registration(options->quick ? 3 : options->repeats);
     measure_ipc(options);
     if (peer.pid > 0) {
-        peer_end();
+        close(peer.stop);
+        close(peer.results);
+        (void)UCT_CUDA_RETRY(waitpid(peer.pid, NULL, 0));
     }
 
     UCX_MP_PERF_CALL(cuMemFree, src);

@@ -15,7 +15,6 @@
 #define MAX_NODES 512u
 #define LINKS     3u      /* direct, to the relay, from the relay */
 #define SLOTS     8u
-#define WARM_UP   2u
 
 enum {
     CREATE, CONSTRUCT, INSTANTIATE, FIRST_LAUNCH, LAUNCH, UPDATE_LAUNCH,
@@ -192,7 +191,7 @@ static void measure(unsigned count, unsigned repeats)
     unsigned i, phase;
 
     plan(count);
-    for (i = 0; i < WARM_UP + repeats; ++i) {
+    for (i = 0; i < UCX_MP_PERF_WARM_UP + repeats; ++i) {
         settle();
         times[CREATE] = ucx_mp_perf_now();
         UCX_MP_PERF_CALL(cuGraphCreate, &work.graph, 0);
@@ -227,9 +226,10 @@ static void measure(unsigned count, unsigned repeats)
         settle();
         UCX_MP_PERF_CALL(cuGraphExecDestroy, work.exec);
         UCX_MP_PERF_CALL(cuGraphDestroy, work.graph);
-        for (phase = 0; (phase < NUM_PHASES) && (i >= WARM_UP); ++phase) {
-            series[phase].samples[i - WARM_UP] = times[phase];
-            series[phase].count                = i - WARM_UP + 1;
+        for (phase = 0; (phase < NUM_PHASES) && (i >= UCX_MP_PERF_WARM_UP);
+             ++phase) {
+            series[phase].samples[i - UCX_MP_PERF_WARM_UP] = times[phase];
+            series[phase].count                = i - UCX_MP_PERF_WARM_UP + 1;
         }
     }
 
@@ -303,7 +303,7 @@ void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,
     printf("\n");
     for (i = 0; i < options->num_nodes; ++i) {
         ucx_mp_perf_report_step("graph");
-        measure(options->nodes[i], options->repeats);
+        measure((unsigned)options->nodes[i], options->repeats);
     }
 
     settle();

@@ -17,16 +17,21 @@
 
 #define MAX_PATHS (UCT_CUDA_MAX_GPUS + 2)
 #define CHUNKS    16u /* chunks of a staged path without a plan */
-#define WARM_UP   2u
 
 #define TUNING_FILE "UCX_CUDA_IPC_MULTIPATH_TUNING_FILE"
 
 
-/* A path from one GPU to another */
+/* A path from one GPU to another, with its resources for one message */
 typedef struct {
-    int    relay;    /* GPU; VIA_HOST or DIRECT */
-    size_t bytes;
-    size_t chunk;    /* bytes of its chunks but the last */
+    int         relay;      /* GPU; VIA_HOST or DIRECT */
+    size_t      bytes;
+    size_t      chunk;      /* bytes of its chunks but the last */
+    int         last;       /* GPU that copies the last hop */
+    CUdeviceptr staging;    /* each chunk has its own: it never waits for a
+                               slot */
+    CUstream    streams[2]; /* of the hops; one of a direct path */
+    CUevent     hopped[UCT_CUDA_PLAN_MAX_CHUNKS];
+    CUevent     ended;
 } path_t;
 
 enum {
@@ -34,20 +39,12 @@ enum {
     VIA_HOST = -2
 };
 
-/* Resources of a message over some paths; made once for all sizes */
 typedef struct {
     int         src;
-    int         dst;
-    CUdeviceptr from;
-    CUdeviceptr to;
-    CUdeviceptr staging[UCT_CUDA_MAX_GPUS];
-    void        *host;
-    size_t      host_size;
-    CUstream    first[MAX_PATHS];  /* by path: first hop, or the only hop */
-    CUstream    second[MAX_PATHS];
-    CUevent     hopped[MAX_PATHS][UCT_CUDA_PLAN_MAX_CHUNKS];
-    CUevent     ended[MAX_PATHS];
-} lane_set_t;
+    CUdeviceptr from, to;
+    path_t      *paths;
+    unsigned    count;
+} message_t;
 
 
 static const uct_cuda_topo_t *topo;
@@ -66,92 +63,44 @@ static bool has_link(int from, int to)
     return topo->links[from][to].bandwidth > 0;
 }
 
-/* Return a path's place in a set: direct, host, then relays by GPU. */
-static unsigned path_place(const path_t *path)
+static void path_open(path_t *path, int src, int dst)
 {
-    return (path->relay == DIRECT)   ? 0 :
-           (path->relay == VIA_HOST) ? 1 :
-                                       2 + (unsigned)path->relay;
-}
-
-static int first_gpu(const lane_set_t *set)
-{
-    return set->src;
-}
-
-/* Return the GPU that copies the second hop: the relay, or the receiver for the
-   host path. */
-static int second_gpu(const lane_set_t *set, const path_t *path)
-{
-    return (path->relay == VIA_HOST) ? set->dst : path->relay;
-}
-
-static void set_open(lane_set_t *set, int src, int dst, size_t size)
-{
-    memset(set, 0, sizeof(*set));
-    set->src   = src;
-    set->dst   = dst;
-    set->from  = ucx_mp_perf_alloc(src, size);
-    set->to    = ucx_mp_perf_alloc(dst, size);
-}
-
-/* Create streams, events and staging memory of a path, on its first use. */
-static void set_add(lane_set_t *set, const path_t *path, size_t size)
-{
-    unsigned place = path_place(path);
     unsigned i;
 
-    if (set->first[place] == NULL) {
-        set->first[place] = ucx_mp_perf_stream(first_gpu(set));
-        if (path->relay == DIRECT) {
-            set->ended[place] = ucx_mp_perf_event(set->src);
-            return;
-        }
-
+    path->last       = src;
+    path->streams[0] = path->streams[1] = ucx_mp_perf_stream(src);
+    if (path->relay != DIRECT) {
         for (i = 0; i < UCT_CUDA_PLAN_MAX_CHUNKS; ++i) {
-            set->hopped[place][i] = ucx_mp_perf_event(set->src);
+            path->hopped[i] = ucx_mp_perf_event(src);
         }
-        set->second[place] = ucx_mp_perf_stream(second_gpu(set, path));
-        set->ended[place]  = ucx_mp_perf_event(second_gpu(set, path));
+        path->last       = (path->relay == VIA_HOST) ? dst : path->relay;
+        path->streams[1] = ucx_mp_perf_stream(path->last);
+        path->staging    = (path->relay == VIA_HOST) ?
+                                   (CUdeviceptr)ucx_mp_perf_alloc_host(
+                                           src, path->bytes) :
+                                   ucx_mp_perf_alloc(path->relay, path->bytes);
     }
-
-    if ((path->relay == VIA_HOST) && (set->host == NULL)) {
-        set->host      = ucx_mp_perf_alloc_host(set->src, size);
-        set->host_size = size;
-    } else if ((path->relay >= 0) && (set->staging[path->relay] == 0)) {
-        set->staging[path->relay] = ucx_mp_perf_alloc(path->relay, size);
-    }
+    path->ended = ucx_mp_perf_event(path->last);
 }
 
-static void set_close(lane_set_t *set)
+static void path_close(const path_t *path)
 {
-    unsigned place, i;
-    int gpu;
+    unsigned i;
 
-    UCX_MP_PERF_CALL(cuMemFree, set->from);
-    UCX_MP_PERF_CALL(cuMemFree, set->to);
-    for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
-        if (set->staging[gpu] != 0) {
-            UCX_MP_PERF_CALL(cuMemFree, set->staging[gpu]);
-        }
-    }
-    if (set->host != NULL) {
-        ucx_mp_perf_free_host(set->host, set->host_size);
+    UCX_MP_PERF_CALL(cuEventDestroy, path->ended);
+    UCX_MP_PERF_CALL(cuStreamDestroy, path->streams[0]);
+    if (path->relay == DIRECT) {
+        return;
     }
 
-    for (place = 0; place < MAX_PATHS; ++place) {
-        if (set->first[place] == NULL) {
-            continue;
-        }
-
-        UCX_MP_PERF_CALL(cuStreamDestroy, set->first[place]);
-        UCX_MP_PERF_CALL(cuEventDestroy, set->ended[place]);
-        if (set->second[place] != NULL) {
-            UCX_MP_PERF_CALL(cuStreamDestroy, set->second[place]);
-            for (i = 0; i < UCT_CUDA_PLAN_MAX_CHUNKS; ++i) {
-                UCX_MP_PERF_CALL(cuEventDestroy, set->hopped[place][i]);
-            }
-        }
+    UCX_MP_PERF_CALL(cuStreamDestroy, path->streams[1]);
+    for (i = 0; i < UCT_CUDA_PLAN_MAX_CHUNKS; ++i) {
+        UCX_MP_PERF_CALL(cuEventDestroy, path->hopped[i]);
+    }
+    if (path->relay == VIA_HOST) {
+        ucx_mp_perf_free_host((void*)path->staging, path->bytes);
+    } else {
+        UCX_MP_PERF_CALL(cuMemFree, path->staging);
     }
 }
 
@@ -162,101 +111,80 @@ static void copy(int gpu, CUdeviceptr to, CUdeviceptr from, size_t bytes,
     UCX_MP_PERF_CALL(cuMemcpyAsync, to, from, bytes, stream);
 }
 
-/* Each chunk of a staged path has memory of its own: it never waits for a
-   slot */
-static void chunk_submit(lane_set_t *set, const path_t *path, size_t offset,
-                         unsigned number)
+static void chunk_submit(const message_t *message, const path_t *path,
+                         size_t offset, unsigned number)
 {
-    unsigned place = path_place(path);
-    size_t done    = number * path->chunk;
-    size_t bytes   = (path->bytes - done < path->chunk) ? path->bytes - done :
-                                                          path->chunk;
-    CUdeviceptr staging;
+    const size_t done     = number * path->chunk;
+    const size_t bytes    = ucs_min(path->bytes - done, path->chunk);
+    const CUdeviceptr to  = message->to + offset + done;
+    const CUdeviceptr hop = (path->relay == DIRECT) ? to :
+                                                      path->staging + done;
 
-    if (path->relay == DIRECT) {
-        copy(set->src, set->to + offset, set->from + offset, bytes,
-             set->first[place]);
-        return;
+    copy(message->src, hop, message->from + offset + done, bytes,
+         path->streams[0]);
+    if (path->relay != DIRECT) {
+        UCX_MP_PERF_CALL(cuEventRecord, path->hopped[number],
+                         path->streams[0]);
+        ucx_mp_perf_use(path->last);
+        UCX_MP_PERF_CALL(cuStreamWaitEvent, path->streams[1],
+                         path->hopped[number], 0);
+        copy(path->last, to, hop, bytes, path->streams[1]);
     }
-
-    staging = (path->relay == VIA_HOST) ? (CUdeviceptr)set->host :
-                                          set->staging[path->relay];
-    copy(first_gpu(set), staging + done, set->from + offset + done, bytes,
-         set->first[place]);
-    UCX_MP_PERF_CALL(cuEventRecord, set->hopped[place][number],
-                     set->first[place]);
-    ucx_mp_perf_use(second_gpu(set, path));
-    UCX_MP_PERF_CALL(cuStreamWaitEvent, set->second[place],
-                     set->hopped[place][number], 0);
-    copy(second_gpu(set, path), set->to + offset + done, staging + done, bytes,
-         set->second[place]);
 }
 
 /* Submit the paths' chunks alternately, so that no path waits for the others'
-   submission. */
-static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
+   submission, and wait until the last copy of each path is seen to have ended.
+   Times are by the clock: events would add the time that streams wait for each
+   other */
+static void message_send(const message_t *message)
 {
+    const path_t *end = message->paths + message->count;
     const path_t *path;
-    unsigned number, place, i;
+    unsigned number;
     size_t offset;
 
     for (number = 0; number < UCT_CUDA_PLAN_MAX_CHUNKS; ++number) {
         offset = 0;
-        for (i = 0; i < count; ++i) {
-            if (number * paths[i].chunk < paths[i].bytes) {
-                chunk_submit(set, &paths[i], offset, number);
+        for (path = message->paths; path < end; ++path) {
+            if (number * path->chunk < path->bytes) {
+                chunk_submit(message, path, offset, number);
             }
-            offset += paths[i].bytes;
+            offset += path->bytes;
         }
     }
 
-    for (i = 0; i < count; ++i) {
-        path  = &paths[i];
-        place = path_place(path);
-        ucx_mp_perf_use((path->relay == DIRECT) ? set->src :
-                                                  second_gpu(set, path));
-        UCX_MP_PERF_CALL(cuEventRecord, set->ended[place],
-                         (path->relay == DIRECT) ? set->first[place] :
-                                                   set->second[place]);
+    for (path = message->paths; path < end; ++path) {
+        ucx_mp_perf_use(path->last);
+        UCX_MP_PERF_CALL(cuEventRecord, path->ended, path->streams[1]);
     }
-}
-
-/* Wait until the last copy of each path is seen to have ended. Times are by the
-   clock: events would add the time that streams wait for each other */
-static void set_wait(lane_set_t *set, const path_t *paths, unsigned count)
-{
-    unsigned i;
-
-    for (i = 0; i < count; ++i) {
-        ucx_mp_perf_wait(set->ended[path_place(&paths[i])]);
+    for (path = message->paths; path < end; ++path) {
+        ucx_mp_perf_wait(path->ended);
     }
 }
 
 /* Measure a message over a set of paths. */
 static void measure_set(const char *what, const char *via, int src, int dst,
-                        const path_t *paths, unsigned count, size_t size)
+                        path_t *paths, unsigned count, size_t size)
 {
     static ucx_mp_perf_series_t series;
-    lane_set_t set;
-    double begin;
+    message_t message = {.src = src, .paths = paths, .count = count};
     unsigned i;
 
-    set_open(&set, src, dst, size);
+    message.from = ucx_mp_perf_alloc(src, size);
+    message.to   = ucx_mp_perf_alloc(dst, size);
     for (i = 0; i < count; ++i) {
-        set_add(&set, &paths[i], paths[i].bytes);
+        path_open(&paths[i], src, dst);
     }
 
-    series.count = 0;
-    for (i = 0; i < WARM_UP + options->repeats; ++i) {
-        begin = ucx_mp_perf_now();
-        set_submit(&set, paths, count);
-        set_wait(&set, paths, count);
-        series.samples[series.count] = ucx_mp_perf_now() - begin;
-        series.count                += (i >= WARM_UP);
-    }
-
+    UCX_MP_PERF_MEASURE(&series, options->repeats, message_send(&message),
+                        (void)0);
     ucx_mp_perf_report_rate(what, src, dst, via, size, (double)size, &series);
-    set_close(&set);
+
+    for (i = 0; i < count; ++i) {
+        path_close(&paths[i]);
+    }
+    UCX_MP_PERF_CALL(cuMemFree, message.from);
+    UCX_MP_PERF_CALL(cuMemFree, message.to);
 }
 
 /* Measure all sizes; shares are proportional to the links' bandwidths. */
@@ -315,8 +243,7 @@ static void measure_planned(int src, int dst)
     };
     const uct_cuda_plan_path_share_t *planned;
     path_t paths[UCT_CUDA_PLAN_MAX_PATHS];
-    char via[256], error[512], name[32];
-    size_t length;
+    char via[256], error[512];
     unsigned i, n;
 
     uct_cuda_plan_config_init(&config);
@@ -336,24 +263,18 @@ static void measure_planned(int src, int dst)
                                  options->sizes[n], &plan);
         }
 
-        length = 0;
         for (i = 0; i < plan.num_paths; ++i) {
             planned  = &plan.paths[i];
             paths[i] = (path_t){.relay = relay_of(planned->via),
-                .bytes = planned->bytes,
-                .chunk = planned->chunk
-            };
+                                .bytes = planned->bytes,
+                                .chunk = planned->chunk};
             if (paths[i].relay == DIRECT) {
                 paths[i].chunk = paths[i].bytes;
             }
-            length += (size_t)snprintf(via + length, sizeof(via) - length,
-                                       "%s%s", (i > 0) ? "," : "",
-                                       uct_cuda_plan_path_str(planned->via,
-                                                              name,
-                                                              sizeof(name)));
         }
-        measure_set("planned", via, src, dst, paths, plan.num_paths,
-                    options->sizes[n]);
+        measure_set("planned",
+                    uct_cuda_plan_paths_str(&plan, via, sizeof(via)), src, dst,
+                    paths, plan.num_paths, options->sizes[n]);
     }
     free(tuning);
 }
@@ -402,7 +323,7 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
         begin        = ucx_mp_perf_event(gpu);
         end          = ucx_mp_perf_event(gpu);
         series.count = 0;
-        for (i = 0; i < WARM_UP + options->repeats; ++i) {
+        for (i = 0; i < UCX_MP_PERF_WARM_UP + options->repeats; ++i) {
             started = ucx_mp_perf_now();
             UCX_MP_PERF_CALL(cuEventRecord, begin, stream);
             if (is_up) {
@@ -415,7 +336,7 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
             UCX_MP_PERF_CALL(cuEventElapsedTime, &ms, begin, end);
             series.samples[series.count] =
                     is_pinned ? ms * 1e-3 : ucx_mp_perf_now() - started;
-            series.count += (i >= WARM_UP);
+            series.count += (i >= UCX_MP_PERF_WARM_UP);
         }
 
         ucx_mp_perf_report_rate(what, is_up ? gpu : -1, is_up ? -1 : gpu, "",

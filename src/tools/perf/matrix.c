@@ -12,8 +12,7 @@
 #include <string.h>
 
 
-#define SMALL   8ul
-#define WARM_UP 2u
+#define SMALL 8ul
 
 
 /* One copy from a GPU to another */
@@ -26,57 +25,46 @@ typedef struct {
 } pair_copy_t;
 
 
-static void copy_open(pair_copy_t *copy, int src, int dst, size_t size)
+static void copy_both(const pair_copy_t *copies, unsigned count, size_t size)
 {
-    copy->gpu    = src;
-    copy->from   = ucx_mp_perf_alloc(src, size);
-    copy->to     = ucx_mp_perf_alloc(dst, size);
-    copy->stream = ucx_mp_perf_stream(src);
-    copy->ended  = ucx_mp_perf_event(src);
-}
+    unsigned n;
 
-static void copy_close(pair_copy_t *copy)
-{
-    ucx_mp_perf_use(copy->gpu);
-    UCX_MP_PERF_CALL(cuEventDestroy, copy->ended);
-    UCX_MP_PERF_CALL(cuStreamDestroy, copy->stream);
-    UCX_MP_PERF_CALL(cuMemFree, copy->from);
-    UCX_MP_PERF_CALL(cuMemFree, copy->to);
-}
-
-static void copy_submit(pair_copy_t *copy, size_t size)
-{
-    ucx_mp_perf_use(copy->gpu);
-    UCX_MP_PERF_CALL(cuMemcpyAsync, copy->to, copy->from, size, copy->stream);
-    UCX_MP_PERF_CALL(cuEventRecord, copy->ended, copy->stream);
+    for (n = 0; n < count; ++n) {
+        ucx_mp_perf_use(copies[n].gpu);
+        UCX_MP_PERF_CALL(cuMemcpyAsync, copies[n].to, copies[n].from, size,
+                         copies[n].stream);
+        UCX_MP_PERF_CALL(cuEventRecord, copies[n].ended, copies[n].stream);
+    }
+    for (n = 0; n < count; ++n) {
+        ucx_mp_perf_wait(copies[n].ended);
+    }
 }
 
 void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
                         unsigned repeats, ucx_mp_perf_series_t *series)
 {
-    pair_copy_t copies[2];
-    double begin;
-    unsigned i, n;
+    pair_copy_t copies[2], *copy;
+    unsigned n;
 
     for (n = 0; n < count; ++n) {
-        copy_open(&copies[n], n ? dst : src, n ? src : dst, size);
+        copy         = &copies[n];
+        copy->gpu    = n ? dst : src;
+        copy->from   = ucx_mp_perf_alloc(copy->gpu, size);
+        copy->to     = ucx_mp_perf_alloc(n ? src : dst, size);
+        copy->stream = ucx_mp_perf_stream(copy->gpu);
+        copy->ended  = ucx_mp_perf_event(copy->gpu);
     }
 
-    series->count = 0;
-    for (i = 0; i < WARM_UP + repeats; ++i) {
-        begin = ucx_mp_perf_now();
-        for (n = 0; n < count; ++n) {
-            copy_submit(&copies[n], size);
-        }
-        for (n = 0; n < count; ++n) {
-            ucx_mp_perf_wait(copies[n].ended);
-        }
-        series->samples[series->count] = ucx_mp_perf_now() - begin;
-        series->count                 += (i >= WARM_UP);
-    }
+    UCX_MP_PERF_MEASURE(series, repeats, copy_both(copies, count, size),
+                        (void)0);
 
     for (n = 0; n < count; ++n) {
-        copy_close(&copies[n]);
+        copy = &copies[n];
+        ucx_mp_perf_use(copy->gpu);
+        UCX_MP_PERF_CALL(cuEventDestroy, copy->ended);
+        UCX_MP_PERF_CALL(cuStreamDestroy, copy->stream);
+        UCX_MP_PERF_CALL(cuMemFree, copy->from);
+        UCX_MP_PERF_CALL(cuMemFree, copy->to);
     }
 }
 

@@ -91,11 +91,14 @@ static size_t read_size(const char *text)
     return size;
 }
 
-/* Call read() for each item of a comma-separated list. */
+static size_t read_nodes(const char *text)
+{
+    return read_number("--nodes", text, 1, 512);
+}
+
+/* Read each item of a comma-separated list. @return Their number. */
 static unsigned read_list(const char *option, const char *text,
-                          void (*read)(const char *item, unsigned place,
-                                       ucx_mp_perf_options_t *options),
-                          ucx_mp_perf_options_t *options)
+                          size_t (*read)(const char *item), size_t *values)
 {
     unsigned count = 0;
     char *copy     = strdup(text);
@@ -107,23 +110,11 @@ static unsigned read_list(const char *option, const char *text,
             ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "%s: more than %d values",
                             option, UCX_MP_PERF_MAX_LIST);
         }
-        read(item, count++, options);
+        values[count++] = read(item);
     }
 
     free(copy);
     return count;
-}
-
-static void read_list_size(const char *item, unsigned place,
-                           ucx_mp_perf_options_t *options)
-{
-    options->sizes[place] = read_size(item);
-}
-
-static void read_list_nodes(const char *item, unsigned place,
-                            ucx_mp_perf_options_t *options)
-{
-    options->nodes[place] = (unsigned)read_number("--nodes", item, 1, 512);
 }
 
 static void read_words(int count, char **words, ucx_mp_perf_options_t *options)
@@ -157,29 +148,17 @@ static void read_words(int count, char **words, ucx_mp_perf_options_t *options)
 void ucx_mp_perf_options_read(int argc, char **argv,
                               ucx_mp_perf_options_t *options)
 {
-    enum {
-        OPTION_QUICK = 256,
-        OPTION_SIZES,
-        OPTION_NODES,
-        OPTION_SRC,
-        OPTION_DST,
-        OPTION_REPEATS,
-        OPTION_JSON,
-        OPTION_PLOT,
-        OPTION_CALIBRATE,
-        OPTION_VERSION
-    };
     static const struct option known[] = {
-        {"quick", no_argument, NULL, OPTION_QUICK},
-        {"sizes", required_argument, NULL, OPTION_SIZES},
-        {"nodes", required_argument, NULL, OPTION_NODES},
-        {"src", required_argument, NULL, OPTION_SRC},
-        {"dst", required_argument, NULL, OPTION_DST},
-        {"repeats", required_argument, NULL, OPTION_REPEATS},
-        {"json", required_argument, NULL, OPTION_JSON},
-        {"plot", required_argument, NULL, OPTION_PLOT},
-        {"calibrate", required_argument, NULL, OPTION_CALIBRATE},
-        {"version", no_argument, NULL, OPTION_VERSION},
+        {"quick", no_argument, NULL, 'q'},
+        {"sizes", required_argument, NULL, 'z'},
+        {"nodes", required_argument, NULL, 'n'},
+        {"src", required_argument, NULL, 's'},
+        {"dst", required_argument, NULL, 'd'},
+        {"repeats", required_argument, NULL, 'r'},
+        {"json", required_argument, NULL, 'j'},
+        {"plot", required_argument, NULL, 'p'},
+        {"calibrate", required_argument, NULL, 'c'},
+        {"version", no_argument, NULL, 'V'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
@@ -192,37 +171,37 @@ void ucx_mp_perf_options_read(int argc, char **argv,
     opterr       = 0;
     while ((option = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
         switch (option) {
-        case OPTION_QUICK:
+        case 'q':
             options->quick = true;
             break;
-        case OPTION_SIZES:
+        case 'z':
             sizes = optarg;
             break;
-        case OPTION_NODES:
+        case 'n':
             nodes = optarg;
             break;
-        case OPTION_SRC:
+        case 's':
             options->src = (int)read_number("--src", optarg, 0,
                                             UCT_CUDA_MAX_GPUS - 1);
             break;
-        case OPTION_DST:
+        case 'd':
             options->dst = (int)read_number("--dst", optarg, 0,
                                             UCT_CUDA_MAX_GPUS - 1);
             break;
-        case OPTION_REPEATS:
+        case 'r':
             options->repeats = (unsigned)read_number("--repeats", optarg, 3,
                                                      UCX_MP_PERF_MAX_REPEATS);
             break;
-        case OPTION_JSON:
+        case 'j':
             options->json = optarg;
             break;
-        case OPTION_PLOT:
+        case 'p':
             options->plot = optarg;
             break;
-        case OPTION_CALIBRATE:
+        case 'c':
             options->calibrate = optarg;
             break;
-        case OPTION_VERSION:
+        case 'V':
             puts("ucx_mp_perf " PACKAGE_VERSION);
             exit(UCX_MP_TOOL_OK);
         case 'h':
@@ -259,6 +238,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         options->repeats = options->quick ? 5 : 20;
     }
 
-    options->num_sizes = read_list("--sizes", sizes, read_list_size, options);
-    options->num_nodes = read_list("--nodes", nodes, read_list_nodes, options);
+    options->num_sizes = read_list("--sizes", sizes, read_size, options->sizes);
+    options->num_nodes = read_list("--nodes", nodes, read_nodes,
+                                   options->nodes);
 }

@@ -21,6 +21,10 @@ static struct {
     double     start;
 } report;
 
+typedef struct {
+    double median, least, most;
+} spread_t;
+
 
 static int compare(const void *a, const void *b)
 {
@@ -30,14 +34,13 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double sorted(ucx_mp_perf_series_t *series, double place)
+static spread_t spread(ucx_mp_perf_series_t *series)
 {
-    return series->samples[(unsigned)((series->count - 1) * place)];
-}
+    const double *samples = series->samples;
 
-static void sort(ucx_mp_perf_series_t *series)
-{
-    qsort(series->samples, series->count, sizeof(series->samples[0]), compare);
+    qsort(series->samples, series->count, sizeof(samples[0]), compare);
+    return (spread_t){samples[(series->count - 1) / 2], samples[0],
+                      samples[series->count - 1]};
 }
 
 static void progress_clear(void)
@@ -113,13 +116,12 @@ void ucx_mp_perf_report_rate(const char *what, int from, int to,
                              const char *via, size_t size, double bytes,
                              ucx_mp_perf_series_t *seconds)
 {
-    double median, low, high;
+    const spread_t time = spread(seconds);
+    const double median = bytes / time.median * 1e-9;
+    const double low    = bytes / time.most * 1e-9;
+    const double high   = bytes / time.least * 1e-9;
     char name[2][16];
 
-    sort(seconds);
-    median = bytes / sorted(seconds, 0.5) * 1e-9;
-    low    = bytes / sorted(seconds, 1) * 1e-9;
-    high   = bytes / sorted(seconds, 0) * 1e-9;
     place_str(from, name[0], sizeof(name[0]));
     place_str(to, name[1], sizeof(name[1]));
 
@@ -140,8 +142,7 @@ void ucx_mp_perf_report_rate(const char *what, int from, int to,
 
 double ucx_mp_perf_median(ucx_mp_perf_series_t *seconds)
 {
-    sort(seconds);
-    return sorted(seconds, 0.5);
+    return spread(seconds).median;
 }
 
 void ucx_mp_perf_report_matrix(
@@ -191,12 +192,10 @@ void ucx_mp_perf_report_matrix(
 
 void ucx_mp_perf_report_call(const char *name, ucx_mp_perf_series_t *seconds)
 {
-    double median, low, high;
-
-    sort(seconds);
-    median = sorted(seconds, 0.5) * MICRO;
-    low    = sorted(seconds, 0) * MICRO;
-    high   = sorted(seconds, 1) * MICRO;
+    const spread_t time = spread(seconds);
+    const double median = time.median * MICRO;
+    const double low    = time.least * MICRO;
+    const double high   = time.most * MICRO;
 
     progress_clear();
     printf("%-44s %10.2f (%.2f..%.2f)\n", name, median, low, high);
@@ -215,16 +214,16 @@ void ucx_mp_perf_report_graph(unsigned nodes, unsigned num_phases,
                               const char *const *phases,
                               ucx_mp_perf_series_t *series)
 {
+    spread_t time;
     char cell[64];
     unsigned i;
 
     progress_clear();
     printf("%5u", nodes);
     for (i = 0; i < num_phases; ++i) {
-        sort(&series[i]);
-        snprintf(cell, sizeof(cell), "%.1f (%.1f..%.1f)",
-                 sorted(&series[i], 0.5) * MICRO, sorted(&series[i], 0) * MICRO,
-                 sorted(&series[i], 1) * MICRO);
+        time = spread(&series[i]);
+        snprintf(cell, sizeof(cell), "%.1f (%.1f..%.1f)", time.median * MICRO,
+                 time.least * MICRO, time.most * MICRO);
         printf("  %-22s", cell);
     }
     printf("\n");
@@ -236,11 +235,10 @@ void ucx_mp_perf_report_graph(unsigned nodes, unsigned num_phases,
     json_begin("graph");
     fprintf(report.json, ", \"nodes\": %u", nodes);
     for (i = 0; i < num_phases; ++i) {
+        time = spread(&series[i]);
         fprintf(report.json, ", \"%s\": %.4f, \"%s_min\": %.4f, "
-                "\"%s_max\": %.4f", phases[i],
-                sorted(&series[i], 0.5) * MICRO, phases[i],
-                sorted(&series[i], 0) * MICRO, phases[i],
-                sorted(&series[i], 1) * MICRO);
+                "\"%s_max\": %.4f", phases[i], time.median * MICRO, phases[i],
+                time.least * MICRO, phases[i], time.most * MICRO);
     }
     json_end(series[0].count);
 }

@@ -38,7 +38,7 @@ typedef struct {
     unsigned   num_sizes;
     size_t     sizes[UCX_MP_PERF_MAX_LIST]; /**< Bytes */
     unsigned   num_nodes;
-    unsigned   nodes[UCX_MP_PERF_MAX_LIST]; /**< Copies in a graph */
+    size_t     nodes[UCX_MP_PERF_MAX_LIST]; /**< Copies in a graph */
     const char *json;      /**< File, or NULL */
     const char *plot;      /**< File for the matrices, or NULL */
     const char *calibrate; /**< File for the planner's constants, or NULL */
@@ -66,6 +66,26 @@ void ucx_mp_perf_options_read(int argc, char **argv,
 
 /** Return seconds since a fixed time. */
 double ucx_mp_perf_now(void);
+
+
+#define UCX_MP_PERF_WARM_UP 2u
+
+/** Measure the seconds of an expression many times, after a warm-up. @a _undo
+ *  follows each time and is not measured. */
+#define UCX_MP_PERF_MEASURE(_series, _repeats, _expression, _undo) \
+    do { \
+        unsigned measured; \
+        double began; \
+        (_series)->count = 0; \
+        for (measured = 0; measured < UCX_MP_PERF_WARM_UP + (_repeats); \
+             ++measured) { \
+            began = ucx_mp_perf_now(); \
+            _expression; \
+            (_series)->samples[(_series)->count] = ucx_mp_perf_now() - began; \
+            (_series)->count += (measured >= UCX_MP_PERF_WARM_UP); \
+            _undo; \
+        } \
+    } while (0)
 
 
 /* The node (node.c) */
