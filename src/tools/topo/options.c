@@ -108,26 +108,17 @@ static size_t read_size(const char *text)
 void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options)
 {
-    enum {
-        OPTION_TEXT = 256,
-        OPTION_XML,
-        OPTION_JSON,
-        OPTION_SVG,
-        OPTION_TIME,
-        OPTION_PLAN,
-        OPTION_STEPS,
-        OPTION_VERSION
-    };
+    static int format;
     static const struct option known[] = {
-        {"text", no_argument, NULL, OPTION_TEXT},
-        {"xml", no_argument, NULL, OPTION_XML},
-        {"json", no_argument, NULL, OPTION_JSON},
-        {"svg", required_argument, NULL, OPTION_SVG},
-        {"time", no_argument, NULL, OPTION_TIME},
-        {"plan", no_argument, NULL, OPTION_PLAN},
-        {"steps", no_argument, NULL, OPTION_STEPS},
+        {"text", no_argument, &format, UCX_MP_TOPO_TEXT},
+        {"xml", no_argument, &format, UCX_MP_TOPO_XML},
+        {"json", no_argument, &format, UCX_MP_TOPO_JSON},
+        {"svg", required_argument, NULL, 's'},
+        {"time", no_argument, &format, UCX_MP_TOPO_TIME},
+        {"plan", no_argument, NULL, 'p'},
+        {"steps", no_argument, NULL, 'e'},
         {"verbose", no_argument, NULL, 'v'},
-        {"version", no_argument, NULL, OPTION_VERSION},
+        {"version", no_argument, NULL, 'V'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
@@ -138,35 +129,23 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":vh", known, NULL)) != -1) {
         switch (option) {
-        case OPTION_TEXT:
-            options->format = UCX_MP_TOPO_TEXT;
+        case 0:
+            options->format = (ucx_mp_topo_format_t)format;
             ++formats;
             break;
-        case OPTION_XML:
-            options->format = UCX_MP_TOPO_XML;
-            ++formats;
-            break;
-        case OPTION_JSON:
-            options->format = UCX_MP_TOPO_JSON;
-            ++formats;
-            break;
-        case OPTION_SVG:
+        case 's':
             options->svg = optarg;
             break;
-        case OPTION_TIME:
-            options->format = UCX_MP_TOPO_TIME;
-            ++formats;
-            break;
-        case OPTION_PLAN:
+        case 'p':
             options->plan = true;
             break;
-        case OPTION_STEPS:
+        case 'e':
             options->steps = true;
             break;
         case 'v':
             options->verbose = true;
             break;
-        case OPTION_VERSION:
+        case 'V':
             printf("ucx_mp_topo %s\n", PACKAGE_VERSION);
             exit(UCX_MP_TOOL_OK);
         case 'h':
@@ -182,8 +161,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     }
 
     if (formats > 1) {
-        usage_error("use only one of %s",
-                    "--text, --xml, --json and --time");
+        usage_error("use only one of %s", "--text, --xml, --json and --time");
     }
 
     if (options->plan && (options->format != UCX_MP_TOPO_TEXT) &&

@@ -79,9 +79,10 @@ static uct_cuda_plan_reason_t admit(const uct_cuda_plan_knowledge_t *know,
     return uct_cuda_mp_admit_by(&thresholds, &request);
 }
 
-uct_cuda_plan_tuning_t *
-ucx_mp_topo_tuning_read(const uct_cuda_plan_config_t *config,
-                        const uct_cuda_topo_t *topo)
+/* Read the tuning table of the configuration, or return NULL; the caller frees
+   it. */
+static uct_cuda_plan_tuning_t *
+tuning_read(const uct_cuda_plan_config_t *config, const uct_cuda_topo_t *topo)
 {
     uct_cuda_plan_tuning_t *tuning = NULL;
     char error[512];
@@ -103,8 +104,7 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            ucx_mp_topo_plan_t *plan)
 {
     const uct_cuda_plan_load_t idle = idle_load(&plan->config);
-    uct_cuda_plan_tuning_t *tuning  = ucx_mp_topo_tuning_read(&plan->config,
-                                                              topo);
+    uct_cuda_plan_tuning_t *tuning  = tuning_read(&plan->config, topo);
     uct_cuda_plan_knowledge_t know  = {
         .topo = topo, .config = &plan->config, .load = &idle, .tuning = tuning
     };

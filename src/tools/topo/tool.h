@@ -142,13 +142,6 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       FILE *stream);
 
 
-/** Read the tuning table of the configuration, or return NULL; the caller frees
- *  it. */
-uct_cuda_plan_tuning_t *
-ucx_mp_topo_tuning_read(const uct_cuda_plan_config_t *config,
-                        const uct_cuda_topo_t *topo);
-
-
 /** Plan a transfer. */
 void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,

@@ -247,8 +247,7 @@ static double play(tune_t *tune, const uct_cuda_plan_config_t *config,
 /* Print "paths": "direct,gpu2", "shares": "0.4000,0.6000", "chunks": "1,8" */
 static void plan_print(const uct_cuda_plan_t *plan)
 {
-    const char *comma = "";
-    char name[16];
+    char paths[256];
     unsigned i;
 
     if (plan->num_paths == 0) {
@@ -257,22 +256,16 @@ static void plan_print(const uct_cuda_plan_t *plan)
         return;
     }
 
-    printf("\"paths\": \"");
-    for (i = 0; i < plan->num_paths; ++i, comma = ",") {
-        printf("%s%s", comma,
-               uct_cuda_plan_path_str(plan->paths[i].via, name,
-                                      sizeof(name)));
-    }
-
-    printf("\", \"shares\": \"");
-    for (i = 0, comma = ""; i < plan->num_paths; ++i, comma = ",") {
-        printf("%s%.4f", comma,
+    printf("\"paths\": \"%s\", \"shares\": \"",
+           uct_cuda_plan_paths_str(plan, paths, sizeof(paths)));
+    for (i = 0; i < plan->num_paths; ++i) {
+        printf("%s%.4f", (i > 0) ? "," : "",
                (double)plan->paths[i].bytes / plan->size);
     }
 
     printf("\", \"chunks\": \"");
-    for (i = 0, comma = ""; i < plan->num_paths; ++i, comma = ",") {
-        printf("%s%u", comma,
+    for (i = 0; i < plan->num_paths; ++i) {
+        printf("%s%u", (i > 0) ? "," : "",
                (plan->paths[i].slots > 0) ? plan->paths[i].chunks : 1);
     }
     printf("\"");
