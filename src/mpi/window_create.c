@@ -21,7 +21,6 @@ typedef struct {
     char    control[CONTROL_NAME]; /* file of the control block; of rank 0 */
     int64_t size, unit;
     int32_t is_gpu;
-    int32_t has_failed;
 } part_t;
 
 /* Arguments of the call that makes a window */
@@ -245,11 +244,10 @@ static ucx_mp_mpi_window_t *window_agree(const making_t *making)
         abort(); /* the others count on it */
     }
 
-    window          = window_new(making, own);
-    own->size       = making->size;
-    own->unit       = making->unit;
-    own->is_gpu     = making->is_gpu;
-    own->has_failed = (window == NULL);
+    window      = window_new(making, own);
+    own->size   = making->size;
+    own->unit   = making->unit;
+    own->is_gpu = making->is_gpu;
     if (ucx_mp_mpi_pmpi.Allgather(own, sizeof(*own), ucx_mp_mpi_pmpi.byte,
                                   parts, sizeof(*own), ucx_mp_mpi_pmpi.byte,
                                   making->comm) != MPI_SUCCESS) {
@@ -318,12 +316,37 @@ static int window_split(const making_t *making, ucx_mp_mpi_window_t *window)
 #endif
 }
 
-static int window_begin(making_t *making, MPI_Win *win)
+/* Return whether MPI_Win_allocate() shall allocate GPU memory: the info's
+   "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda", and the MPI
+   has no CUDA support. */
+static bool info_is_gpu(MPI_Info info)
 {
-    const MPI_Aint real_size = making->is_gpu ? 0 : making->size;
+    char value[64] = "";
+    int is_there   = 0;
+
+    return ucx_mp_mpi_pmpi.stages && (info != ucx_mp_mpi_pmpi.info_null) &&
+           (ucx_mp_mpi_pmpi.Info_get(info, "mpi_memory_alloc_kinds",
+                                     sizeof(value) - 1, value, &is_there) ==
+            MPI_SUCCESS) &&
+           is_there && ((strncmp(value, "cuda:device", 11) == 0) ||
+                        (strcmp(value, "cuda") == 0));
+}
+
+/* Return whether this rank's memory is, or shall be, on a GPU. */
+static bool making_is_gpu(const making_t *making)
+{
+    return ucx_mp_mpi_may_be_gpu() && (making->size > 0) &&
+           (making->is_allocate ?
+                    info_is_gpu(making->info) :
+                    ucx_mp_mpi_pointers_are_gpu(making->base, making->base));
+}
+
+static int window_create(making_t *making, MPI_Win *win)
+{
     ucx_mp_mpi_window_t *window;
     int rc;
 
+    making->is_gpu = making_is_gpu(making);
     if (!comm_is_known(making)) {
         return making->is_gpu ?
                        ucx_mp_mpi_refuse(making->name, making->comm) :
@@ -341,8 +364,9 @@ static int window_begin(making_t *making, MPI_Win *win)
 
     rc = window_split(making, window);
     if (rc == MPI_SUCCESS) {
-        rc = window_make(making, making->is_gpu ? NULL : making->base,
-                         real_size, win);
+        rc = making->is_gpu ? window_make(making, NULL, 0, win) :
+                              window_make(making, making->base, making->size,
+                                          win);
     }
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_pmpi.Win_get_group(*win, &window->group);
@@ -362,36 +386,10 @@ static int window_begin(making_t *making, MPI_Win *win)
     return MPI_SUCCESS;
 }
 
-static int window_create(making_t *making, MPI_Win *win)
-{
-    making->is_gpu = ucx_mp_mpi_may_be_gpu() && (making->size > 0) &&
-                     ucx_mp_mpi_pointers_are_gpu(making->base, making->base);
-    return window_begin(making, win);
-}
-
-/* Return whether MPI_Win_allocate() shall allocate GPU memory: the info's
-   "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda", this process
-   uses GPUs, and the MPI has no CUDA support. */
-static bool info_is_gpu(MPI_Info info)
-{
-    char value[64] = "";
-    int is_there   = 0;
-
-    return ucx_mp_mpi_may_be_gpu() && ucx_mp_mpi_pmpi.stages &&
-           (info != ucx_mp_mpi_pmpi.info_null) &&
-           (ucx_mp_mpi_pmpi.Info_get(info, "mpi_memory_alloc_kinds",
-                                     sizeof(value) - 1, value, &is_there) ==
-            MPI_SUCCESS) &&
-           is_there && ((strncmp(value, "cuda:device", 11) == 0) ||
-                        (strcmp(value, "cuda") == 0));
-}
-
-static int window_allocate(making_t *making, MPI_Win *win)
-{
-    making->is_allocate = true;
-    making->is_gpu      = (making->size > 0) && info_is_gpu(making->info);
-    return window_begin(making, win);
-}
+#define CREATE(_name, _is_large, ...) \
+    window_create(&(making_t){.name = "MPI_" #_name, .size = size, \
+                              .unit = unit, .info = info, .comm = comm, \
+                              .is_large = _is_large, __VA_ARGS__}, win)
 
 /* Define the calls that make a window; `_unit_t`: of the displacement unit */
 #define DEFINE(_create, _allocate, _unit_t, _is_large) \
@@ -399,22 +397,15 @@ static int window_allocate(making_t *making, MPI_Win *win)
                       void *base, MPI_Aint size, _unit_t unit, \
                       MPI_Info info, MPI_Comm comm, MPI_Win *win) \
     { \
-        making_t making = {.name = "MPI_" #_create, .base = base, \
-                           .size = size, .unit = unit, .info = info, \
-                           .comm = comm, .is_large = _is_large}; \
-        \
-        return window_create(&making, win); \
+        return CREATE(_create, _is_large, .base = base); \
     } \
     \
     UCX_MP_MPI_DEFINE(_allocate, (size, unit, info, comm, base_p, win), \
                       MPI_Aint size, _unit_t unit, MPI_Info info, \
                       MPI_Comm comm, void *base_p, MPI_Win *win) \
     { \
-        making_t making = {.name = "MPI_" #_allocate, .base_p = base_p, \
-                           .size = size, .unit = unit, .info = info, \
-                           .comm = comm, .is_large = _is_large}; \
-        \
-        return window_allocate(&making, win); \
+        return CREATE(_allocate, _is_large, .is_allocate = true, \
+                      .base_p = base_p); \
     }
 
 DEFINE(Win_create, Win_allocate, int, false)
