@@ -86,22 +86,16 @@ void *ucx_mp_mpi_find_object(const char *prefix,
 {
     search_t search = {.prefix = prefix};
     void *handle    = NULL;
-    const char *name;
+    size_t i;
 
     dl_iterate_phdr(note_name, &search);
-    for (name = search.names;
-         (name != NULL) && (name < search.names + search.length);
-         name += strlen(name) + 1) {
-        handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-        if (handle == NULL) {
-            continue;
+    for (i = 0; (handle == NULL) && (i < search.length);
+         i += strlen(search.names + i) + 1) {
+        handle = dlopen(search.names + i, RTLD_LAZY | RTLD_NOLOAD);
+        if ((handle != NULL) && !is_it(handle, arg)) {
+            dlclose(handle);
+            handle = NULL;
         }
-
-        if (is_it(handle, arg)) {
-            break;
-        }
-        dlclose(handle);
-        handle = NULL;
     }
 
     free(search.names);

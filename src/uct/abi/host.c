@@ -20,11 +20,10 @@
 
 uct_abi_host_t uct_abi_host;
 
-/* Paths of the loaded objects */
+/* Paths of the loaded objects, each with its terminating zero */
 typedef struct {
-    char     **paths;
-    unsigned count;
-    unsigned capacity;
+    char   *paths;
+    size_t length;
 } uct_abi_object_list_t;
 
 long uct_abi_unsupported(void)
@@ -97,14 +96,9 @@ int uct_abi_object_defines(const void *address, const char *symbol)
 ucs_status_t uct_abi_host_locate(const void *address, uct_abi_host_t *host_p)
 {
     struct link_map *map = uct_abi_object_find(address);
+    void *handle         = (map == NULL) ? NULL : uct_abi_object_open(map);
     struct link_map *libucs;
-    void *handle;
 
-    if (map == NULL) {
-        return UCS_ERR_NO_ELEM;
-    }
-
-    handle = uct_abi_object_open(map);
     if (handle == NULL) {
         return UCS_ERR_NO_ELEM;
     }
@@ -126,31 +120,23 @@ ucs_status_t uct_abi_host_locate(const void *address, uct_abi_host_t *host_p)
 static int uct_abi_object_collect(struct dl_phdr_info *info, size_t size,
                                   void *arg)
 {
+    const char *path            = info->dlpi_name;
+    const size_t length         = (path == NULL) ? 0 : strlen(path);
     uct_abi_object_list_t *list = arg;
-    unsigned capacity;
-    char **paths;
+    char *paths;
 
-    if ((info->dlpi_name == NULL) || (info->dlpi_name[0] == '\0')) {
+    if (length == 0) {
         return 0;
     }
 
-    if (list->count == list->capacity) {
-        capacity = (list->capacity == 0) ? 64 : list->capacity * 2;
-        paths    = realloc(list->paths, capacity * sizeof(*paths));
-        if (paths == NULL) {
-            return 1;
-        }
-
-        list->paths    = paths;
-        list->capacity = capacity;
-    }
-
-    list->paths[list->count] = strdup(info->dlpi_name);
-    if (list->paths[list->count] == NULL) {
+    paths = realloc(list->paths, list->length + length + 1);
+    if (paths == NULL) {
         return 1;
     }
 
-    ++list->count;
+    memcpy(paths + list->length, path, length + 1);
+    list->paths   = paths;
+    list->length += length + 1;
     return 0;
 }
 
@@ -166,31 +152,25 @@ static void *
 uct_abi_host_open_library(const uct_abi_host_t *host, const char *symbol)
 {
     uct_abi_object_list_t list = {0};
-    void *found                = NULL;
+    void *handle               = NULL;
     struct link_map *map;
-    unsigned i;
-    void *handle;
+    size_t i;
 
     dl_iterate_phdr(uct_abi_object_collect, &list);
-
-    for (i = 0; i < list.count; ++i) {
-        handle = (found == NULL) ?
-                         dlopen(list.paths[i], RTLD_LAZY | RTLD_NOLOAD) :
-                         NULL;
-        if (handle != NULL) {
-            if ((dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0) &&
-                uct_abi_handle_defines(handle, map, symbol) &&
-                uct_abi_handle_is_kin(handle, host)) {
-                found = handle;
-            } else {
-                dlclose(handle);
-            }
+    for (i = 0; (handle == NULL) && (i < list.length);
+         i += strlen(list.paths + i) + 1) {
+        handle = dlopen(list.paths + i, RTLD_LAZY | RTLD_NOLOAD);
+        if ((handle != NULL) &&
+            ((dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) ||
+             !uct_abi_handle_defines(handle, map, symbol) ||
+             !uct_abi_handle_is_kin(handle, host))) {
+            dlclose(handle);
+            handle = NULL;
         }
-        free(list.paths[i]);
     }
 
     free(list.paths);
-    return found;
+    return handle;
 }
 
 /* Load a libucp that lies beside libucs and depends on it. */
