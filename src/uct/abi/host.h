@@ -92,6 +92,12 @@ long uct_abi_unsupported(void);
 
 long uct_abi_zero(void);
 
+/* Copy a field that is valid, or asked for, only with a bit of UCX's mask. */
+#define UCT_ABI_TAKE(_mask, _bit, _to, _from) \
+    if ((_mask) & (_bit)) { \
+        (_to) = (_from); \
+    }
+
 static inline void uct_abi_slot_set(const uct_abi_layout_t *layout, void *table,
                                     int field, uct_abi_fn_t fn)
 {

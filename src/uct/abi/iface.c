@@ -59,23 +59,17 @@ uct_abi_ep_create(const uct_abi_host_ep_params_t *host_params, uct_ep_h *ep_p)
         return UCS_ERR_INVALID_PARAM;
     }
 
+    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_DEV_ADDR, params.dev_addr,
+                 host_params->dev_addr)
+    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_IFACE_ADDR, params.iface_addr,
+                 host_params->iface_addr)
+    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_PATH_INDEX, params.path_index,
+                 host_params->path_index)
+    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_DEV_ADDR_LENGTH, params.dev_addr_length,
+                 host_params->dev_addr_length)
+    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_IFACE_ADDR_LENGTH,
+                 params.iface_addr_length, host_params->iface_addr_length)
     iface = uct_abi_iface(host_params->iface);
-    if (mask & UCT_ABI_EP_PARAM_DEV_ADDR) {
-        params.dev_addr = host_params->dev_addr;
-    }
-    if (mask & UCT_ABI_EP_PARAM_IFACE_ADDR) {
-        params.iface_addr = host_params->iface_addr;
-    }
-    if (mask & UCT_ABI_EP_PARAM_PATH_INDEX) {
-        params.path_index = host_params->path_index;
-    }
-    if (mask & UCT_ABI_EP_PARAM_DEV_ADDR_LENGTH) {
-        params.dev_addr_length = host_params->dev_addr_length;
-    }
-    if (mask & UCT_ABI_EP_PARAM_IFACE_ADDR_LENGTH) {
-        params.iface_addr_length = host_params->iface_addr_length;
-    }
-
     return iface->ops->ep_create(iface, &params, ep_p);
 }
 
@@ -151,15 +145,12 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
     }
 
     peer.dev_addr = params->device_addr;
-    if (mask & UCT_ABI_REACHABLE_IFACE_ADDR) {
-        peer.iface_addr = params->iface_addr;
-    }
-    if (mask & UCT_ABI_REACHABLE_DEVICE_ADDR_LENGTH) {
-        peer.dev_addr_length = params->device_addr_length;
-    }
-    if (mask & UCT_ABI_REACHABLE_IFACE_ADDR_LENGTH) {
-        peer.iface_addr_length = params->iface_addr_length;
-    }
+    UCT_ABI_TAKE(mask, UCT_ABI_REACHABLE_IFACE_ADDR, peer.iface_addr,
+                 params->iface_addr)
+    UCT_ABI_TAKE(mask, UCT_ABI_REACHABLE_DEVICE_ADDR_LENGTH,
+                 peer.dev_addr_length, params->device_addr_length)
+    UCT_ABI_TAKE(mask, UCT_ABI_REACHABLE_IFACE_ADDR_LENGTH,
+                 peer.iface_addr_length, params->iface_addr_length)
 
     if (!iface->ops->iface_is_reachable(iface, &peer)) {
         uct_abi_iface_explain(params, info_length, peer.reason);
@@ -183,13 +174,10 @@ uct_abi_ep_is_connected(uct_ep_h ep,
     uct_abi_iface_t *iface   = uct_abi_ep_iface(ep);
     uct_abi_ep_params_t peer = {0};
 
-    if (params->field_mask & UCT_ABI_CONNECTED_DEVICE_ADDR) {
-        peer.dev_addr = params->device_addr;
-    }
-    if (params->field_mask & UCT_ABI_CONNECTED_IFACE_ADDR) {
-        peer.iface_addr = params->iface_addr;
-    }
-
+    UCT_ABI_TAKE(params->field_mask, UCT_ABI_CONNECTED_DEVICE_ADDR,
+                 peer.dev_addr, params->device_addr)
+    UCT_ABI_TAKE(params->field_mask, UCT_ABI_CONNECTED_IFACE_ADDR,
+                 peer.iface_addr, params->iface_addr)
     if (iface->ops->ep_is_connected != NULL) {
         return iface->ops->ep_is_connected(ep, &peer);
     }
@@ -226,25 +214,18 @@ uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
     (*(_type*)uct_abi_at(layout, host, UCT_ABI_PERF_ATTR_##_field))
 
     mask = UCT_ABI_PERF_AT(uint64_t, field_mask);
-    if (mask & (1 << 0)) {
-        attr.operation = (uct_abi_ep_op_t)UCT_ABI_PERF_AT(int, operation);
-    }
-    if (mask & (1 << 1)) {
-        attr.local_mem_type = uct_abi_mem_type_from_host(
-                UCT_ABI_PERF_AT(int, local_memory_type));
-    }
-    if (mask & (1 << 2)) {
-        attr.remote_mem_type = uct_abi_mem_type_from_host(
-                UCT_ABI_PERF_AT(int, remote_memory_type));
-    }
-    if (mask & (1 << 3)) {
-        attr.local_sys_dev = UCT_ABI_PERF_AT(ucs_sys_device_t,
-                                             local_sys_device);
-    }
-    if (mask & (1 << 4)) {
-        attr.remote_sys_dev = UCT_ABI_PERF_AT(ucs_sys_device_t,
-                                              remote_sys_device);
-    }
+    UCT_ABI_TAKE(mask, 1 << 0, attr.operation,
+                 (uct_abi_ep_op_t)UCT_ABI_PERF_AT(int, operation))
+    UCT_ABI_TAKE(mask, 1 << 1, attr.local_mem_type,
+                 uct_abi_mem_type_from_host(
+                         UCT_ABI_PERF_AT(int, local_memory_type)))
+    UCT_ABI_TAKE(mask, 1 << 2, attr.remote_mem_type,
+                 uct_abi_mem_type_from_host(
+                         UCT_ABI_PERF_AT(int, remote_memory_type)))
+    UCT_ABI_TAKE(mask, 1 << 3, attr.local_sys_dev,
+                 UCT_ABI_PERF_AT(ucs_sys_device_t, local_sys_device))
+    UCT_ABI_TAKE(mask, 1 << 4, attr.remote_sys_dev,
+                 UCT_ABI_PERF_AT(ucs_sys_device_t, remote_sys_device))
 
     status = iface->ops->estimate_perf(iface, &attr);
     if (status != UCS_OK) {
@@ -256,38 +237,19 @@ uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
         attr.path_bandwidth = attr.bandwidth;
     }
 
-    if (mask & (1 << 5)) {
-        UCT_ABI_PERF_AT(double, send_pre_overhead) = attr.send_pre_overhead;
-    }
-    if (mask & (1 << 6)) {
-        UCT_ABI_PERF_AT(double, send_post_overhead) = attr.send_post_overhead;
-    }
-    if (mask & (1 << 7)) {
-        UCT_ABI_PERF_AT(double, recv_overhead) = attr.recv_overhead;
-    }
-    if (mask & (1 << 8)) {
-        UCT_ABI_PERF_AT(uct_ppn_bandwidth_t, bandwidth) = attr.bandwidth;
-    }
-    if (mask & moved->path_bandwidth) {
-        UCT_ABI_PERF_AT(uct_ppn_bandwidth_t,
-                        path_bandwidth) = attr.path_bandwidth;
-    }
-    if (mask & moved->latency) {
-        UCT_ABI_PERF_AT(ucs_linear_func_t, latency) = attr.latency;
-    }
-    if (mask & moved->max_inflight_eps) {
-        UCT_ABI_PERF_AT(size_t, max_inflight_eps) = attr.max_inflight_eps;
-    }
-    if (mask & moved->flags) {
-        UCT_ABI_PERF_AT(uint64_t, flags) = attr.flags;
-    }
+#define UCT_ABI_PERF_GIVE(_bit, _type, _field) \
+    UCT_ABI_TAKE(mask, _bit, UCT_ABI_PERF_AT(_type, _field), attr._field)
 
+    UCT_ABI_PERF_GIVE(1 << 5, double, send_pre_overhead)
+    UCT_ABI_PERF_GIVE(1 << 6, double, send_post_overhead)
+    UCT_ABI_PERF_GIVE(1 << 7, double, recv_overhead)
+    UCT_ABI_PERF_GIVE(1 << 8, uct_ppn_bandwidth_t, bandwidth)
+    UCT_ABI_PERF_GIVE(moved->path_bandwidth, uct_ppn_bandwidth_t,
+                      path_bandwidth)
+    UCT_ABI_PERF_GIVE(moved->latency, ucs_linear_func_t, latency)
+    UCT_ABI_PERF_GIVE(moved->max_inflight_eps, size_t, max_inflight_eps)
+    UCT_ABI_PERF_GIVE(moved->flags, uint64_t, flags)
     return UCS_OK;
-}
-
-/* The module adds nothing to the virtual file system */
-static void uct_abi_iface_vfs_refresh(uct_iface_h tl_iface)
-{
 }
 
 static ucs_status_t uct_abi_ep_get_device_ep(uct_ep_h ep, void **device_ep_p)
@@ -382,7 +344,8 @@ void uct_abi_internal_ops_emit(uct_abi_host_t *host)
                      UCT_ABI_INTERNAL_OPS_##_field, (uct_abi_fn_t)(_fn))
 
     UCT_ABI_INTERNAL_OPS_SET(iface_estimate_perf, uct_abi_iface_estimate_perf);
-    UCT_ABI_INTERNAL_OPS_SET(iface_vfs_refresh, uct_abi_iface_vfs_refresh);
+    UCT_ABI_INTERNAL_OPS_SET(iface_vfs_refresh, uct_abi_zero); /* adds nothing
+                                                to the virtual file system */
     UCT_ABI_INTERNAL_OPS_SET(iface_is_reachable_v2,
                              uct_abi_iface_is_reachable_v2);
     UCT_ABI_INTERNAL_OPS_SET(ep_is_connected, uct_abi_ep_is_connected);

@@ -136,20 +136,16 @@ uct_abi_md_mem_reg_14(uct_md_h md, void *address, size_t length,
                       uct_mem_h *memh_p)
 {
     uct_abi_mem_reg_params_t params = {0, -1, 0, UCT_ABI_MEM_TYPE_UNKNOWN};
+    const uint64_t mask             = host_params->field_mask;
 
-    if (host_params->field_mask & UCT_ABI_MEM_REG_FLAGS) {
-        params.flags = (unsigned)host_params->flags;
-    }
-    if (host_params->field_mask & UCT_ABI_MEM_REG_DMABUF_FD) {
-        params.dmabuf_fd = host_params->dmabuf_fd;
-    }
-    if (host_params->field_mask & UCT_ABI_MEM_REG_DMABUF_OFFSET) {
-        params.dmabuf_offset = host_params->dmabuf_offset;
-    }
-    if (host_params->field_mask & UCT_ABI_MEM_REG_MEM_TYPE) {
-        params.mem_type = uct_abi_mem_type_from_host(host_params->mem_type);
-    }
-
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_FLAGS, params.flags,
+                 (unsigned)host_params->flags)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_DMABUF_FD, params.dmabuf_fd,
+                 host_params->dmabuf_fd)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_DMABUF_OFFSET, params.dmabuf_offset,
+                 host_params->dmabuf_offset)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_MEM_TYPE, params.mem_type,
+                 uct_abi_mem_type_from_host(host_params->mem_type))
     return uct_abi_md_mem_reg(md, address, length, &params, memh_p);
 }
 
@@ -210,24 +206,18 @@ static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
         return status;
     }
 
-    if (mask & UCT_ABI_MEM_ATTR_MEM_TYPE) {
-        host_attr->mem_type = uct_abi_mem_type_to_host(attr.mem_type);
-    }
-    if (mask & UCT_ABI_MEM_ATTR_SYS_DEV) {
-        host_attr->sys_dev = attr.sys_dev;
-    }
-    if (mask & UCT_ABI_MEM_ATTR_BASE_ADDRESS) {
-        host_attr->base_address = attr.base_address;
-    }
-    if (mask & UCT_ABI_MEM_ATTR_ALLOC_LENGTH) {
-        host_attr->alloc_length = attr.alloc_length;
-    }
-    if (mask & UCT_ABI_MEM_ATTR_DMABUF_FD) {
-        host_attr->dmabuf_fd = attr.dmabuf_fd;
-    }
-    if (mask & UCT_ABI_MEM_ATTR_DMABUF_OFFSET) {
-        host_attr->dmabuf_offset = attr.dmabuf_offset;
-    }
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_ATTR_MEM_TYPE, host_attr->mem_type,
+                 uct_abi_mem_type_to_host(attr.mem_type))
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_ATTR_SYS_DEV, host_attr->sys_dev,
+                 attr.sys_dev)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_ATTR_BASE_ADDRESS, host_attr->base_address,
+                 attr.base_address)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_ATTR_ALLOC_LENGTH, host_attr->alloc_length,
+                 attr.alloc_length)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_ATTR_DMABUF_FD, host_attr->dmabuf_fd,
+                 attr.dmabuf_fd)
+    UCT_ABI_TAKE(mask, UCT_ABI_MEM_ATTR_DMABUF_OFFSET, host_attr->dmabuf_offset,
+                 attr.dmabuf_offset)
     if ((mask & UCT_ABI_MEM_ATTR_MEM_FLAGS) &&
         (uct_abi_host.release->minor >= 22)) {
         host_attr->mem_flags = attr.is_registrable ?
