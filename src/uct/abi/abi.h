@@ -195,19 +195,8 @@ typedef struct {
     int                is_registrable; /* by network devices, 1.22 */
 } uct_abi_mem_attr_t;
 
-typedef struct {
-    unsigned           flags;         /* UCT_MD_MEM_ */
-    int                dmabuf_fd;     /* -1: no file */
-    size_t             dmabuf_offset; /* bytes */
-    uct_abi_mem_type_t mem_type;      /* UNKNOWN before 1.22 */
-} uct_abi_mem_reg_params_t;
-
-enum {
-    UCT_ABI_MEM_DEREG_INVALIDATE = 1 << 0
-};
-
-/* Operations of a memory domain. close and query are required. NULL means
-   UCS_ERR_UNSUPPORTED. */
+/* Operations of a memory domain. NULL means UCS_ERR_UNSUPPORTED; close, query,
+   mem_reg, mem_dereg and mkey_pack are required. */
 struct uct_abi_md_ops {
     void (*close)(uct_abi_md_t *md);
 
@@ -222,13 +211,13 @@ struct uct_abi_md_ops {
 
     ucs_status_t (*mem_free)(uct_abi_md_t *md, uct_mem_h memh);
 
+    /* flags: UCT_MD_MEM_ */
     ucs_status_t (*mem_reg)(uct_abi_md_t *md, void *address, size_t length,
-                            const uct_abi_mem_reg_params_t *params,
-                            uct_mem_h *memh_p);
+                            unsigned flags, uct_mem_h *memh_p);
 
-    /* comp is non-NULL only with flag INVALIDATE: the operation calls
+    /* comp is non-NULL if the memory shall be invalidated: the operation calls
        uct_abi_completion_update(comp, 1, ...) once remote access has ended. */
-    ucs_status_t (*mem_dereg)(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
+    ucs_status_t (*mem_dereg)(uct_abi_md_t *md, uct_mem_h memh,
                               uct_completion_t *comp);
 
     ucs_status_t (*mem_query)(uct_abi_md_t *md, const void *address,
@@ -249,20 +238,15 @@ struct uct_abi_md_ops {
                                   uct_rkey_t rkey, void *mem_elem);
 };
 
-/* Beginning of a memory domain of the module. The module's md_open sets ops;
-   the other fields are filled after md_open has returned. */
+/* Beginning of a memory domain of the module. A uct_md_h may be cast to it. The
+   module's md_open sets ops; the other fields are filled after md_open has
+   returned. */
 struct uct_abi_md {
     const void                *host_ops;  /* laid out as uct_md */
     void                      *host_component;
     const uct_abi_md_ops_t    *ops;
     const uct_abi_component_t *component;
 };
-
-/* Return UCX's handle of a memory domain; NULL gives NULL in C and C++. */
-static inline uct_md_h uct_abi_md_handle(uct_abi_md_t *md)
-{
-    return (uct_md_h)md;
-}
 
 
 /*
@@ -292,11 +276,8 @@ static inline uct_abi_iface_t *uct_abi_ep_iface(uct_ep_h ep)
 }
 
 typedef struct {
-    const uct_device_addr_t *dev_addr;         /* may be NULL */
-    const uct_iface_addr_t  *iface_addr;       /* may be NULL */
-    size_t                  dev_addr_length;   /* bytes; 0: UCX did not say */
-    size_t                  iface_addr_length; /* bytes; 0: UCX did not say */
-    unsigned                path_index;
+    const uct_device_addr_t *dev_addr;   /* may be NULL */
+    const uct_iface_addr_t  *iface_addr; /* may be NULL */
 } uct_abi_ep_params_t;
 
 /* The module only answers whether it can reach the peer. If not, it may point
@@ -305,8 +286,6 @@ typedef struct {
 typedef struct {
     const uct_device_addr_t *dev_addr;
     const uct_iface_addr_t  *iface_addr;
-    size_t                  dev_addr_length;   /* bytes; 0: UCX did not say */
-    size_t                  iface_addr_length; /* bytes; 0: UCX did not say */
     const char              *reason;
 } uct_abi_reachable_t;
 
@@ -374,39 +353,17 @@ typedef struct {
     size_t           count;
 } uct_abi_list_t;
 
-/* Operations of an interface and its endpoints. The first group goes directly
-   into UCX's table, without a function in between. Functions of this folder
-   call the others. NULL means UCS_ERR_UNSUPPORTED unless noted otherwise. */
+/* Operations of an interface and its endpoints. NULL means UCS_ERR_UNSUPPORTED
+   unless noted otherwise. */
 struct uct_abi_iface_ops {
-    uct_ep_put_short_func_t       ep_put_short;
-    uct_ep_put_bcopy_func_t       ep_put_bcopy;
-    uct_ep_put_zcopy_func_t       ep_put_zcopy;
-    uct_ep_get_short_func_t       ep_get_short;
-    uct_ep_get_bcopy_func_t       ep_get_bcopy;
-    uct_ep_get_zcopy_func_t       ep_get_zcopy;
-    uct_ep_pending_add_func_t     ep_pending_add;   /* NULL: UCS_ERR_BUSY */
-    uct_ep_pending_purge_func_t   ep_pending_purge; /* NULL: does nothing */
-    uct_ep_flush_func_t           ep_flush;
-    uct_ep_fence_func_t           ep_fence;         /* NULL: UCS_OK */
-    uct_ep_check_func_t           ep_check;
-    uct_ep_destroy_func_t         ep_destroy;
-    uct_iface_flush_func_t        iface_flush;
-    uct_iface_fence_func_t        iface_fence;      /* NULL: UCS_OK */
-    uct_iface_progress_enable_func_t  iface_progress_enable;  /* NULL: libuct's
-                                         own: the worker calls iface_progress */
-    uct_iface_progress_disable_func_t iface_progress_disable; /* likewise */
-    uct_iface_progress_func_t     iface_progress;   /* NULL: returns 0 */
-    uct_iface_event_fd_get_func_t iface_event_fd_get;
-    uct_iface_event_arm_func_t    iface_event_arm;
-    uct_iface_close_func_t        iface_close;
+    uct_iface_ops_t host; /* for UCX's table, without a function in between;
+                             replaced there: iface_query, ep_create,
+                             iface_is_reachable */
 
     /* attr_p holds libuct's base answers. Set flags newer than 1.13 through
        uct_abi_iface_flags. */
     ucs_status_t (*iface_query)(uct_abi_iface_t *iface,
                                 uct_iface_attr_t *attr_p);
-    uct_iface_get_device_address_func_t iface_get_device_address;
-    uct_iface_get_address_func_t        iface_get_address;
-
     ucs_status_t (*ep_create)(uct_abi_iface_t *iface,
                               const uct_abi_ep_params_t *params,
                               uct_ep_h *ep_p);
@@ -497,11 +454,6 @@ int uct_abi_worker_callback_add(uct_worker_h worker, ucs_callback_t func,
 
 void uct_abi_worker_callback_remove(uct_worker_h worker, int id);
 
-static inline uct_iface_h uct_abi_iface_handle(uct_abi_iface_t *iface)
-{
-    return (uct_iface_h)iface;
-}
-
 /* Count n operations of a UCT completion as done with this status. The last one
    calls the user's callback. The first error is kept. comp may be NULL. */
 static inline void
@@ -534,21 +486,20 @@ typedef struct {
 } uct_abi_tl_device_t;
 
 typedef struct {
-    const char       *name;   /* "cuda_copy"; below UCT_TL_NAME_MAX (10) */
-    uct_abi_config_t config;  /* its structure begins with
+    const char        *name;  /* "cuda_copy"; below UCT_TL_NAME_MAX (10) */
+    uct_abi_config_t  config; /* its structure begins with
                                  uct_abi_iface_config_t */
+    uct_device_type_t device_type;
 
-    /* *devices_p: an array from malloc(), freed by the caller; NULL with
-       *num_devices_p zero. */
-    ucs_status_t (*query_devices)(uct_abi_md_t *md,
-                                  uct_abi_tl_device_t **devices_p,
-                                  unsigned *num_devices_p);
+    /* Return whether there is a device, and fill in its name and system
+       device. */
+    int (*query_device)(const uct_abi_md_t *md, uct_abi_tl_device_t *device);
 
     ucs_status_t (*iface_open)(const uct_abi_iface_args_t *args,
                                uct_abi_iface_t **iface_p);
 } uct_abi_tl_t;
 
-/* A component with one transport. All rkey_ functions may be NULL. */
+/* A component with one transport. */
 struct uct_abi_component {
     const char         *name;  /* below UCT_COMPONENT_NAME_MAX (16) */
     uct_abi_config_t   config; /* the memory domain's variables; fields NULL: no
@@ -565,11 +516,12 @@ struct uct_abi_component {
                             uct_abi_md_t **md_p);
 
     /* sys_dev: the local device for the key; UNKNOWN before 1.19 or if UCP does
-       not give it. NULL: unsupported. */
+       not give it. */
     ucs_status_t (*rkey_unpack)(const uct_abi_component_t *component,
                                 const void *buffer, ucs_sys_device_t sys_dev,
                                 uct_rkey_t *rkey_p, void **handle_p);
 
+    /* NULL: unsupported. */
     ucs_status_t (*rkey_ptr)(const uct_abi_component_t *component,
                              uct_rkey_t rkey, void *handle,
                              uint64_t remote_address, void **address_p);
@@ -577,12 +529,6 @@ struct uct_abi_component {
     /* NULL: there is nothing to release. */
     ucs_status_t (*rkey_release)(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle);
-
-    /* *result: negative, zero or positive as strcmp's. NULL: compares the
-       values. */
-    ucs_status_t (*rkey_compare)(const uct_abi_component_t *component,
-                                 uct_rkey_t rkey1, uct_rkey_t rkey2,
-                                 int *result_p);
 };
 
 /* The module's components, NULL-terminated; the module defines it. */

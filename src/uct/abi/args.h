@@ -112,6 +112,10 @@ typedef struct {
 } uct_abi_host_mem_dereg_params_t;
 
 enum {
+    UCT_ABI_MEM_DEREG_INVALIDATE = 1 << 0
+};
+
+enum {
     UCT_ABI_MEM_DEREG_FIELD_MEMH       = 1 << 0,
     UCT_ABI_MEM_DEREG_FIELD_FLAGS      = 1 << 1,
     UCT_ABI_MEM_DEREG_FIELD_COMPLETION = 1 << 2

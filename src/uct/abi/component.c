@@ -69,7 +69,7 @@ static ucs_status_t uct_abi_component_md_open(void *component,
     md->host_ops       = uct_abi_host.md_ops;
     md->host_component = component;
     md->component      = desc;
-    *md_p              = uct_abi_md_handle(md);
+    *md_p              = (uct_md_h)md;
     return UCS_OK;
 }
 
@@ -126,16 +126,10 @@ uct_abi_component_rkey_compare(void *component, uct_rkey_t rkey1,
                                uct_rkey_t rkey2, const void *params,
                                int *result_p)
 {
-    const uct_abi_component_t *desc = uct_abi_component_desc(component);
-
     /* No release has defined a field of params so far */
     if ((result_p == NULL) ||
         ((params != NULL) && (*(const uint64_t*)params != 0))) {
         return UCS_ERR_INVALID_PARAM;
-    }
-
-    if (desc->rkey_compare != NULL) {
-        return desc->rkey_compare(desc, rkey1, rkey2, result_p);
     }
 
     *result_p = (rkey1 > rkey2) - (rkey1 < rkey2);
@@ -146,35 +140,24 @@ static ucs_status_t uct_abi_tl_query_devices(uct_md_h md_h,
                                              uct_abi_tl_device_t **devices_p,
                                              unsigned *num_devices_p)
 {
-    uct_abi_md_t *md             = (uct_abi_md_t*)md_h;
-    uct_abi_tl_device_t *devices = NULL;
-    unsigned num_devices         = 0;
-    uct_abi_tl_device_t *copy;
-    ucs_status_t status;
-    size_t size;
+    uct_abi_md_t *md           = (uct_abi_md_t*)md_h;
+    const uct_abi_tl_t *tl     = md->component->tl;
+    uct_abi_tl_device_t device = {.type = tl->device_type};
 
     *devices_p     = NULL;
     *num_devices_p = 0;
-
-    status = md->component->tl->query_devices(md, &devices, &num_devices);
-    if ((status != UCS_OK) || (num_devices == 0)) {
-        return status;
+    if (!tl->query_device(md, &device)) {
+        return UCS_OK;
     }
 
-    size = num_devices * sizeof(*devices);
-    copy = uct_abi_host_alloc(size, "cuda_tl_devices");
-    if (copy == NULL) {
-        status = UCS_ERR_NO_MEMORY;
-        goto out;
+    *devices_p = uct_abi_host_alloc(sizeof(device), "cuda_tl_devices");
+    if (*devices_p == NULL) {
+        return UCS_ERR_NO_MEMORY;
     }
 
-    memcpy(copy, devices, size);
-    *devices_p     = copy;
-    *num_devices_p = num_devices;
-
-out:
-    free(devices);
-    return status;
+    **devices_p    = device;
+    *num_devices_p = 1;
+    return UCS_OK;
 }
 
 static ucs_status_t
@@ -197,7 +180,7 @@ uct_abi_tl_iface_open(uct_md_h md_h, uct_worker_h worker,
         return status;
     }
 
-    *iface_p = uct_abi_iface_handle(iface);
+    *iface_p = (uct_iface_h)iface;
     return UCS_OK;
 }
 
@@ -265,9 +248,7 @@ uct_abi_component_emit(const uct_abi_host_t *host,
     UCT_ABI_COMPONENT_SET(cm_open, uct_abi_unsupported);
     UCT_ABI_COMPONENT_SET(md_vfs_init, uct_abi_zero);
     UCT_ABI_COMPONENT_SET(rkey_compare, uct_abi_component_rkey_compare);
-    if (desc->rkey_unpack == NULL) {
-        UCT_ABI_COMPONENT_SET(rkey_unpack, uct_abi_unsupported);
-    } else if (release->minor < 19) {
+    if (release->minor < 19) {
         UCT_ABI_COMPONENT_SET(rkey_unpack, uct_abi_component_rkey_unpack_13);
     } else {
         UCT_ABI_COMPONENT_SET(rkey_unpack, uct_abi_component_rkey_unpack_19);

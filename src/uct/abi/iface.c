@@ -27,11 +27,6 @@ static uct_abi_iface_t *uct_abi_iface(uct_iface_h iface)
     return (uct_abi_iface_t*)iface;
 }
 
-static long uct_abi_iface_return_busy(void)
-{
-    return UCS_ERR_BUSY;
-}
-
 static ucs_status_t
 uct_abi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr_p)
 {
@@ -63,12 +58,6 @@ uct_abi_ep_create(const uct_abi_host_ep_params_t *host_params, uct_ep_h *ep_p)
                  host_params->dev_addr)
     UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_IFACE_ADDR, params.iface_addr,
                  host_params->iface_addr)
-    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_PATH_INDEX, params.path_index,
-                 host_params->path_index)
-    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_DEV_ADDR_LENGTH, params.dev_addr_length,
-                 host_params->dev_addr_length)
-    UCT_ABI_TAKE(mask, UCT_ABI_EP_PARAM_IFACE_ADDR_LENGTH,
-                 params.iface_addr_length, host_params->iface_addr_length)
     iface = uct_abi_iface(host_params->iface);
     return iface->ops->ep_create(iface, &params, ep_p);
 }
@@ -78,7 +67,7 @@ static int uct_abi_iface_is_reachable(const uct_iface_h tl_iface,
                                       const uct_iface_addr_t *iface_addr)
 {
     uct_abi_iface_t *iface   = uct_abi_iface(tl_iface);
-    uct_abi_reachable_t peer = {dev_addr, iface_addr, 0, 0, NULL};
+    uct_abi_reachable_t peer = {dev_addr, iface_addr, NULL};
 
     return iface->ops->iface_is_reachable(iface, &peer);
 }
@@ -93,16 +82,12 @@ static int uct_abi_iface_is_same_device(uct_iface_h tl_iface,
     int result;
 
     if ((uct_abi_iface_query(tl_iface, &attr) != UCS_OK) ||
-        (iface->ops->iface_get_device_address == NULL)) {
+        ((own = calloc(1, attr.device_addr_len + 1)) == NULL)) {
         return 0;
     }
 
-    own = calloc(1, attr.device_addr_len + 1);
-    if (own == NULL) {
-        return 0;
-    }
-
-    result = (iface->ops->iface_get_device_address(tl_iface, own) == UCS_OK) &&
+    result = (iface->ops->host.iface_get_device_address(tl_iface, own) ==
+              UCS_OK) &&
              (memcmp(own, dev_addr, attr.device_addr_len) == 0);
     free(own);
     return result;
@@ -147,10 +132,6 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
     peer.dev_addr = params->device_addr;
     UCT_ABI_TAKE(mask, UCT_ABI_REACHABLE_IFACE_ADDR, peer.iface_addr,
                  params->iface_addr)
-    UCT_ABI_TAKE(mask, UCT_ABI_REACHABLE_DEVICE_ADDR_LENGTH,
-                 peer.dev_addr_length, params->device_addr_length)
-    UCT_ABI_TAKE(mask, UCT_ABI_REACHABLE_IFACE_ADDR_LENGTH,
-                 peer.iface_addr_length, params->iface_addr_length)
 
     if (!iface->ops->iface_is_reachable(iface, &peer)) {
         uct_abi_iface_explain(params, info_length, peer.reason);
@@ -183,8 +164,8 @@ uct_abi_ep_is_connected(uct_ep_h ep,
     }
 
     return (peer.dev_addr != NULL) &&
-           uct_abi_iface_is_reachable(uct_abi_iface_handle(iface),
-                                      peer.dev_addr, peer.iface_addr);
+           uct_abi_iface_is_reachable((uct_iface_h)iface, peer.dev_addr,
+                                      peer.iface_addr);
 }
 
 static ucs_status_t
@@ -196,10 +177,6 @@ uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
     uct_abi_perf_attr_t attr;
     ucs_status_t status;
     uint64_t mask;
-
-    if (iface->ops->estimate_perf == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
 
     memset(&attr, 0, sizeof(attr));
     attr.operation        = UCT_ABI_EP_OP_UNKNOWN;
@@ -370,55 +347,19 @@ static void uct_abi_iface_ops_emit(const uct_abi_iface_ops_t *ops,
     uct_abi_fn_t *slots = (uct_abi_fn_t*)host_ops;
     unsigned i;
 
-    for (i = 0; i < sizeof(*host_ops) / sizeof(*slots); ++i) {
-        slots[i] = (uct_abi_fn_t)uct_abi_unsupported;
-    }
-
-#define UCT_ABI_IFACE_OPS_SLOT(_name) \
-    slots[offsetof(uct_iface_ops_t, _name) / sizeof(*slots)]
 #define UCT_ABI_IFACE_OPS_SET(_name, _fn) \
-    UCT_ABI_IFACE_OPS_SLOT(_name) = (uct_abi_fn_t)(_fn)
-#define UCT_ABI_IFACE_OPS_COPY(_name) \
-    if (ops->_name != NULL) { \
-        UCT_ABI_IFACE_OPS_SET(_name, ops->_name); \
-    }
+    slots[offsetof(uct_iface_ops_t, _name) / sizeof(*slots)] = \
+            (uct_abi_fn_t)(_fn)
 
-    UCT_ABI_IFACE_OPS_SET(ep_pending_add, uct_abi_iface_return_busy);
-    UCT_ABI_IFACE_OPS_SET(ep_pending_purge, uct_abi_zero);
-    UCT_ABI_IFACE_OPS_SET(ep_fence, uct_abi_zero);
-    UCT_ABI_IFACE_OPS_SET(iface_fence, uct_abi_zero);
-    UCT_ABI_IFACE_OPS_SET(iface_progress, uct_abi_zero);
-    UCT_ABI_IFACE_OPS_SET(iface_progress_enable,
-                          uct_abi_host.sym.uct_base_iface_progress_enable);
-    UCT_ABI_IFACE_OPS_SET(iface_progress_disable,
-                          uct_abi_host.sym.uct_base_iface_progress_disable);
-
-    UCT_ABI_IFACE_OPS_COPY(ep_put_short)
-    UCT_ABI_IFACE_OPS_COPY(ep_put_bcopy)
-    UCT_ABI_IFACE_OPS_COPY(ep_put_zcopy)
-    UCT_ABI_IFACE_OPS_COPY(ep_get_short)
-    UCT_ABI_IFACE_OPS_COPY(ep_get_bcopy)
-    UCT_ABI_IFACE_OPS_COPY(ep_get_zcopy)
-    UCT_ABI_IFACE_OPS_COPY(ep_pending_add)
-    UCT_ABI_IFACE_OPS_COPY(ep_pending_purge)
-    UCT_ABI_IFACE_OPS_COPY(ep_flush)
-    UCT_ABI_IFACE_OPS_COPY(ep_fence)
-    UCT_ABI_IFACE_OPS_COPY(ep_check)
-    UCT_ABI_IFACE_OPS_COPY(ep_destroy)
-    UCT_ABI_IFACE_OPS_COPY(iface_flush)
-    UCT_ABI_IFACE_OPS_COPY(iface_fence)
-    UCT_ABI_IFACE_OPS_COPY(iface_progress_enable)
-    UCT_ABI_IFACE_OPS_COPY(iface_progress_disable)
-    UCT_ABI_IFACE_OPS_COPY(iface_progress)
-    UCT_ABI_IFACE_OPS_COPY(iface_event_fd_get)
-    UCT_ABI_IFACE_OPS_COPY(iface_event_arm)
-    UCT_ABI_IFACE_OPS_COPY(iface_close)
-    UCT_ABI_IFACE_OPS_COPY(iface_get_device_address)
-    UCT_ABI_IFACE_OPS_COPY(iface_get_address)
-
+    memcpy(host_ops, &ops->host, sizeof(*host_ops));
     UCT_ABI_IFACE_OPS_SET(iface_query, uct_abi_iface_query);
     UCT_ABI_IFACE_OPS_SET(ep_create, uct_abi_ep_create);
     UCT_ABI_IFACE_OPS_SET(iface_is_reachable, uct_abi_iface_is_reachable);
+    for (i = 0; i < sizeof(*host_ops) / sizeof(*slots); ++i) {
+        if (slots[i] == NULL) {
+            slots[i] = (uct_abi_fn_t)uct_abi_unsupported;
+        }
+    }
 }
 
 unsigned uct_abi_iface_uses(const uct_abi_iface_args_t *args)
@@ -458,8 +399,7 @@ ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 
     memcpy(&ctor, &cls->init, sizeof(ctor));
     status = ctor(iface, cls, &count, &host_ops, uct_abi_host.internal_ops,
-                  uct_abi_md_handle(args->md), args->worker, args->params,
-                  args->config);
+                  (uct_md_h)args->md, args->worker, args->params, args->config);
     if (status != UCS_OK) {
         uct_abi_host.sym.ucs_class_call_cleanup_chain(cls, iface, count);
         free(iface);
@@ -513,14 +453,12 @@ void uct_abi_ep_delete(uct_ep_h ep)
 
 void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags)
 {
-    uct_abi_host.sym.uct_base_iface_progress_enable(uct_abi_iface_handle(iface),
-                                                    flags);
+    uct_abi_host.sym.uct_base_iface_progress_enable((uct_iface_h)iface, flags);
 }
 
 void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags)
 {
-    uct_abi_host.sym.uct_base_iface_progress_disable(
-            uct_abi_iface_handle(iface), flags);
+    uct_abi_host.sym.uct_base_iface_progress_disable((uct_iface_h)iface, flags);
 }
 
 uint64_t uct_abi_iface_flags(unsigned abi_flags)

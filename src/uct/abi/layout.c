@@ -7,7 +7,6 @@
 
 #include "layout.h"
 
-
 #define NO UCT_ABI_NONE
 
 /* name, query_md_resources, md_open, cm_open, rkey_unpack, rkey_ptr,

@@ -108,57 +108,30 @@ static ucs_status_t uct_abi_md_mem_free(uct_md_h md, uct_mem_h memh)
                                      ops->mem_free(uct_abi_md(md), memh);
 }
 
-static ucs_status_t
-uct_abi_md_mem_reg(uct_md_h md, void *address, size_t length,
-                   const uct_abi_mem_reg_params_t *params, uct_mem_h *memh_p)
-{
-    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
-
-    if (ops->mem_reg == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    return ops->mem_reg(uct_abi_md(md), address, length, params, memh_p);
-}
-
 static ucs_status_t uct_abi_md_mem_reg_13(uct_md_h md, void *address,
                                           size_t length, unsigned flags,
                                           uct_mem_h *memh_p)
 {
-    uct_abi_mem_reg_params_t params = {flags, -1, 0, UCT_ABI_MEM_TYPE_UNKNOWN};
-
-    return uct_abi_md_mem_reg(md, address, length, &params, memh_p);
+    return uct_abi_md(md)->ops->mem_reg(uct_abi_md(md), address, length, flags,
+                                        memh_p);
 }
 
 static ucs_status_t
 uct_abi_md_mem_reg_14(uct_md_h md, void *address, size_t length,
-                      const uct_abi_host_mem_reg_params_t *host_params,
+                      const uct_abi_host_mem_reg_params_t *params,
                       uct_mem_h *memh_p)
 {
-    uct_abi_mem_reg_params_t params = {0, -1, 0, UCT_ABI_MEM_TYPE_UNKNOWN};
-    const uint64_t mask             = host_params->field_mask;
+    const unsigned flags = (params->field_mask & UCT_ABI_MEM_REG_FLAGS) ?
+                                   (unsigned)params->flags :
+                                   0;
 
-    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_FLAGS, params.flags,
-                 (unsigned)host_params->flags)
-    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_DMABUF_FD, params.dmabuf_fd,
-                 host_params->dmabuf_fd)
-    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_DMABUF_OFFSET, params.dmabuf_offset,
-                 host_params->dmabuf_offset)
-    UCT_ABI_TAKE(mask, UCT_ABI_MEM_REG_MEM_TYPE, params.mem_type,
-                 uct_abi_mem_type_from_host(host_params->mem_type))
-    return uct_abi_md_mem_reg(md, address, length, &params, memh_p);
+    return uct_abi_md_mem_reg_13(md, address, length, flags, memh_p);
 }
 
 static ucs_status_t
 uct_abi_md_mem_dereg(uct_md_h md, const uct_abi_host_mem_dereg_params_t *params)
 {
-    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
-    uct_completion_t *comp      = NULL;
-    unsigned flags              = 0;
-
-    if (ops->mem_dereg == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
+    uct_completion_t *comp = NULL;
 
     if (!(params->field_mask & UCT_ABI_MEM_DEREG_FIELD_MEMH) ||
         (params->memh == NULL)) {
@@ -167,7 +140,6 @@ uct_abi_md_mem_dereg(uct_md_h md, const uct_abi_host_mem_dereg_params_t *params)
 
     if ((params->field_mask & UCT_ABI_MEM_DEREG_FIELD_FLAGS) &&
         (params->flags & UCT_ABI_MEM_DEREG_INVALIDATE)) {
-        flags = UCT_ABI_MEM_DEREG_INVALIDATE;
         if (params->field_mask & UCT_ABI_MEM_DEREG_FIELD_COMPLETION) {
             comp = params->comp;
         }
@@ -176,7 +148,7 @@ uct_abi_md_mem_dereg(uct_md_h md, const uct_abi_host_mem_dereg_params_t *params)
         }
     }
 
-    return ops->mem_dereg(uct_abi_md(md), params->memh, flags, comp);
+    return uct_abi_md(md)->ops->mem_dereg(uct_abi_md(md), params->memh, comp);
 }
 
 static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
@@ -234,12 +206,8 @@ static ucs_status_t
 uct_abi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address, size_t length,
                      const void *params, void *buffer)
 {
-    const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
-
-    return (ops->mkey_pack == NULL) ?
-                   UCS_ERR_UNSUPPORTED :
-                   ops->mkey_pack(uct_abi_md(md), memh, address, length,
-                                  buffer);
+    return uct_abi_md(md)->ops->mkey_pack(uct_abi_md(md), memh, address, length,
+                                          buffer);
 }
 
 static ucs_status_t uct_abi_md_mkey_pack_13(uct_md_h md, uct_mem_h memh,

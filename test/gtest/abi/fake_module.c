@@ -131,11 +131,9 @@ static ucs_status_t fake_md_mem_free(uct_abi_md_t *md, uct_mem_h memh)
 
 static ucs_status_t
 fake_md_mem_reg(uct_abi_md_t *md, void *address, size_t length,
-                const uct_abi_mem_reg_params_t *params, uct_mem_h *memh_p)
+                unsigned flags, uct_mem_h *memh_p)
 {
-    if ((params->flags != UCT_MD_MEM_ACCESS_RMA) || (params->dmabuf_fd != -1) ||
-        (params->dmabuf_offset != 0) ||
-        (params->mem_type != UCT_ABI_MEM_TYPE_UNKNOWN)) {
+    if (flags != UCT_MD_MEM_ACCESS_RMA) {
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -143,8 +141,8 @@ fake_md_mem_reg(uct_abi_md_t *md, void *address, size_t length,
     return UCS_OK;
 }
 
-static ucs_status_t fake_md_mem_dereg(uct_abi_md_t *md, uct_mem_h memh,
-                                      unsigned flags, uct_completion_t *comp)
+static ucs_status_t
+fake_md_mem_dereg(uct_abi_md_t *md, uct_mem_h memh, uct_completion_t *comp)
 {
     uct_abi_completion_update(comp, 1, UCS_OK);
     return UCS_OK;
@@ -336,22 +334,12 @@ static ucs_status_t fake_rkey_unpack(const uct_abi_component_t *component,
     return UCS_OK;
 }
 
-static ucs_status_t
-fake_query_devices(uct_abi_md_t *md, uct_abi_tl_device_t **devices_p,
-                   unsigned *num_devices_p)
+static int
+fake_query_device(const uct_abi_md_t *md, uct_abi_tl_device_t *device)
 {
-    uct_abi_tl_device_t *device = calloc(1, sizeof(*device));
-
-    if (device == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
     strcpy(device->name, FAKE_DEVICE);
-    device->type       = UCT_DEVICE_TYPE_ACC;
     device->sys_device = UCT_ABI_SYS_DEVICE_UNKNOWN;
-    *devices_p         = device;
-    *num_devices_p     = 1;
-    return UCS_OK;
+    return 1;
 }
 
 static ucs_status_t
@@ -483,6 +471,32 @@ fake_iface_flush(uct_iface_h iface, unsigned flags, uct_completion_t *comp)
     return UCS_OK;
 }
 
+static ucs_status_t
+fake_ep_pending_add(uct_ep_h ep, uct_pending_req_t *request, unsigned flags)
+{
+    return UCS_ERR_BUSY;
+}
+
+static ucs_status_t fake_ep_fence(uct_ep_h ep, unsigned flags)
+{
+    return UCS_OK;
+}
+
+static ucs_status_t fake_iface_fence(uct_iface_h iface, unsigned flags)
+{
+    return UCS_OK;
+}
+
+static void fake_iface_progress_enable(uct_iface_h iface, unsigned flags)
+{
+    uct_abi_iface_progress_enable((uct_abi_iface_t*)iface, flags);
+}
+
+static void fake_iface_progress_disable(uct_iface_h iface, unsigned flags)
+{
+    uct_abi_iface_progress_disable((uct_abi_iface_t*)iface, flags);
+}
+
 static unsigned fake_iface_progress(uct_iface_h iface)
 {
     return 1;
@@ -522,22 +536,29 @@ fake_iface_estimate_perf(uct_abi_iface_t *iface, uct_abi_perf_attr_t *attr)
 }
 
 static const uct_abi_iface_ops_t fake_iface_ops = {
-    .ep_put_short             = fake_ep_put_short,
-    .ep_put_zcopy             = fake_ep_put_zcopy,
-    .ep_get_zcopy             = fake_ep_get_zcopy,
-    .ep_flush                 = fake_ep_flush,
-    .ep_destroy               = uct_abi_ep_delete,
-    .iface_flush              = fake_iface_flush,
-    .iface_progress           = fake_iface_progress,
-    .iface_close              = fake_iface_close,
-    .iface_query              = fake_iface_query,
-    .iface_get_device_address = fake_iface_get_device_address,
-    .iface_get_address        = fake_iface_get_address,
-    .ep_put_list              = fake_ep_put_list,
-    .ep_get_list              = fake_ep_get_list,
-    .ep_create                = fake_ep_create,
-    .iface_is_reachable       = fake_iface_is_reachable,
-    .estimate_perf            = fake_iface_estimate_perf
+    .host = {
+        .ep_put_short             = fake_ep_put_short,
+        .ep_put_zcopy             = fake_ep_put_zcopy,
+        .ep_get_zcopy             = fake_ep_get_zcopy,
+        .ep_pending_add           = fake_ep_pending_add,
+        .ep_flush                 = fake_ep_flush,
+        .ep_fence                 = fake_ep_fence,
+        .ep_destroy               = uct_abi_ep_delete,
+        .iface_flush              = fake_iface_flush,
+        .iface_fence              = fake_iface_fence,
+        .iface_progress_enable    = fake_iface_progress_enable,
+        .iface_progress_disable   = fake_iface_progress_disable,
+        .iface_progress           = fake_iface_progress,
+        .iface_close              = fake_iface_close,
+        .iface_get_device_address = fake_iface_get_device_address,
+        .iface_get_address        = fake_iface_get_address
+    },
+    .iface_query        = fake_iface_query,
+    .ep_put_list        = fake_ep_put_list,
+    .ep_get_list        = fake_ep_get_list,
+    .ep_create          = fake_ep_create,
+    .iface_is_reachable = fake_iface_is_reachable,
+    .estimate_perf      = fake_iface_estimate_perf
 };
 
 static ucs_status_t
@@ -566,7 +587,8 @@ fake_iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         .config        = {#_name " transport", _prefix, \
                           fake_iface_config_fields, \
                           sizeof(fake_iface_config_t)}, \
-        .query_devices = fake_query_devices, \
+        .device_type   = UCT_DEVICE_TYPE_ACC, \
+        .query_device  = fake_query_device, \
         .iface_open    = fake_iface_open \
     }; \
     static const uct_abi_component_t fake_##_name = { \

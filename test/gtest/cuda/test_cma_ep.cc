@@ -55,13 +55,13 @@ protected:
                   uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
 
         ASSERT_EQ(UCS_OK, component->md_open(component, "cuda_cma", on, &md));
-        ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, host.data(), host.size(), NULL,
+        ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, host.data(), host.size(), 0,
                                            &memh));
         ASSERT_EQ(UCS_OK, md->ops->mkey_pack(md, memh, host.data(),
                                              host.size(), packed));
         ASSERT_EQ(UCS_OK, component->rkey_unpack(component, packed, 0, &rkey,
                                                  &handle));
-        md->ops->mem_dereg(md, memh, 0, NULL);
+        md->ops->mem_dereg(md, memh, NULL);
     }
 
     void TearDown() override

@@ -187,14 +187,13 @@ TEST_F(CopyMd, host_memory_made_by_handle_counts_as_a_gpus)
     }
 
     /* It is page-locked by definition */
-    uct_abi_mem_reg_params_t params      = {};
     driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
         ADD_FAILURE() << "page-locked once more";
         return CUDA_ERROR_UNKNOWN;
     };
     ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, (void*)driver.gpu_base, 8192,
-                                       &params, &memh));
-    EXPECT_EQ(UCS_OK, md->ops->mem_dereg(md, memh, 0, NULL));
+                                       0, &memh));
+    EXPECT_EQ(UCS_OK, md->ops->mem_dereg(md, memh, NULL));
 }
 
 /* The driver is queried once about newly allocated memory */

@@ -350,31 +350,20 @@ void uct_cuda_iface_query(uct_iface_attr_t *attr)
     attr->priority            = 0;
 }
 
-ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
-                                    uct_abi_tl_device_t **devices_p,
-                                    unsigned *num_devices_p)
+int uct_cuda_query_device(const uct_abi_md_t *md, uct_abi_tl_device_t *device)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    uct_abi_tl_device_t *devices;
     unsigned long long id;
     CUcontext context;
     CUdevice current;
 
-    devices = calloc(1, sizeof(*devices));
-    if (devices == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    strcpy(devices->name, DEVICE_NAME);
-    devices->type       = type;
-    devices->sys_device = ((uct_cuda_ctx_current(&context, &id) == UCS_OK) &&
-                           (driver->cuCtxGetDevice(&current) ==
-                            CUDA_SUCCESS)) ?
-                                  uct_cuda_gpu_sys_device(current) :
-                                  UCT_ABI_SYS_DEVICE_UNKNOWN;
-    *devices_p          = devices;
-    *num_devices_p      = 1;
-    return UCS_OK;
+    strcpy(device->name, DEVICE_NAME);
+    device->sys_device =
+            ((uct_cuda_ctx_current(&context, &id) == UCS_OK) &&
+             (uct_cuda_driver_get()->cuCtxGetDevice(&current) ==
+              CUDA_SUCCESS)) ?
+                    uct_cuda_gpu_sys_device(current) :
+                    UCT_ABI_SYS_DEVICE_UNKNOWN;
+    return 1;
 }
 
 int uct_cuda_is_available(const uct_abi_component_t *component)

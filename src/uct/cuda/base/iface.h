@@ -91,10 +91,8 @@ void uct_cuda_iface_call_soon(bool (*func)(void));
 /** Set the capabilities common to all: events, and zero-copy of one buffer. */
 void uct_cuda_iface_query(uct_iface_attr_t *attr);
 
-/** Return the single device "cuda", named as in stock UCX. */
-ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
-                                    uct_abi_tl_device_t **devices_p,
-                                    unsigned *num_devices_p);
+/** Fill in the single device "cuda", named as in stock UCX. */
+int uct_cuda_query_device(const uct_abi_md_t *md, uct_abi_tl_device_t *device);
 
 /** Return whether there is a GPU. Called before anything is offered to UCX. */
 int uct_cuda_is_available(const uct_abi_component_t *component);

@@ -169,18 +169,20 @@ static void iface_close(uct_iface_h tl_iface)
 }
 
 static const uct_abi_iface_ops_t iface_ops = {
-    UCT_CUDA_IFACE_OPS,
-    .ep_put_zcopy             = uct_cuda_cma_ep_put_zcopy,
-    .ep_get_zcopy             = uct_cuda_cma_ep_get_zcopy,
-    .ep_create                = uct_cuda_cma_ep_create,
-    .ep_destroy               = uct_cuda_cma_ep_destroy,
-    .ep_is_connected          = uct_cuda_cma_ep_is_connected,
-    .iface_close              = iface_close,
-    .iface_query              = iface_query,
-    .iface_get_device_address = get_device_address,
-    .iface_get_address        = get_address,
-    .iface_is_reachable       = is_reachable,
-    .estimate_perf            = estimate_perf
+    .host = {
+        UCT_CUDA_IFACE_OPS,
+        .ep_put_zcopy             = uct_cuda_cma_ep_put_zcopy,
+        .ep_get_zcopy             = uct_cuda_cma_ep_get_zcopy,
+        .ep_destroy               = uct_cuda_cma_ep_destroy,
+        .iface_close              = iface_close,
+        .iface_get_device_address = get_device_address,
+        .iface_get_address        = get_address
+    },
+    .ep_create          = uct_cuda_cma_ep_create,
+    .ep_is_connected    = uct_cuda_cma_ep_is_connected,
+    .iface_query        = iface_query,
+    .iface_is_reachable = is_reachable,
+    .estimate_perf      = estimate_perf
 };
 
 static ucs_status_t
@@ -205,18 +207,10 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     return UCS_OK;
 }
 
-static ucs_status_t query_devices(uct_abi_md_t *md,
-                                  uct_abi_tl_device_t **devices_p,
-                                  unsigned *num_devices_p)
+static int query_device(const uct_abi_md_t *md, uct_abi_tl_device_t *device)
 {
-    if (!((uct_cuda_cma_md_t*)md)->is_on) {
-        *devices_p     = NULL;
-        *num_devices_p = 0;
-        return UCS_OK;
-    }
-
-    return uct_cuda_query_devices(UCT_DEVICE_TYPE_SHM, devices_p,
-                                  num_devices_p);
+    return ((const uct_cuda_cma_md_t*)md)->is_on &&
+           uct_cuda_query_device(md, device);
 }
 
 const uct_abi_tl_t uct_cuda_cma_tl = {
@@ -227,6 +221,7 @@ const uct_abi_tl_t uct_cuda_cma_tl = {
         .fields = config_fields,
         .size   = sizeof(iface_config_t)
     },
-    .query_devices = query_devices,
-    .iface_open    = iface_open
+    .device_type  = UCT_DEVICE_TYPE_SHM,
+    .query_device = query_device,
+    .iface_open   = iface_open
 };

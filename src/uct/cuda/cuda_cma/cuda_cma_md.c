@@ -71,8 +71,7 @@ static bool is_locked(const void *address, size_t length)
 }
 
 static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
-                            const uct_abi_mem_reg_params_t *params,
-                            uct_mem_h *memh_p)
+                            unsigned flags, uct_mem_h *memh_p)
 {
     memh_t *memh = calloc(1, sizeof(*memh));
 
@@ -87,8 +86,8 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
     return UCS_OK;
 }
 
-static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h tl_memh,
-                              unsigned flags, uct_completion_t *comp)
+static ucs_status_t
+mem_dereg(uct_abi_md_t *md, uct_mem_h tl_memh, uct_completion_t *comp)
 {
     memh_t *memh = tl_memh;
 

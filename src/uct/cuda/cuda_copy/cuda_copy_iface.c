@@ -184,19 +184,21 @@ static void iface_close(uct_iface_h iface)
 }
 
 static const uct_abi_iface_ops_t iface_ops = {
-    UCT_CUDA_IFACE_OPS,
-    .ep_put_short             = uct_cuda_copy_ep_put_short,
-    .ep_get_short             = uct_cuda_copy_ep_get_short,
-    .ep_put_zcopy             = uct_cuda_copy_ep_put_zcopy,
-    .ep_get_zcopy             = uct_cuda_copy_ep_get_zcopy,
-    .ep_create                = ep_create,
-    .ep_destroy               = uct_abi_ep_delete,
-    .iface_close              = iface_close,
-    .iface_query              = iface_query,
-    .iface_get_device_address = get_device_address,
-    .iface_get_address        = get_address,
-    .iface_is_reachable       = is_reachable,
-    .estimate_perf            = estimate_perf
+    .host = {
+        UCT_CUDA_IFACE_OPS,
+        .ep_put_short             = uct_cuda_copy_ep_put_short,
+        .ep_get_short             = uct_cuda_copy_ep_get_short,
+        .ep_put_zcopy             = uct_cuda_copy_ep_put_zcopy,
+        .ep_get_zcopy             = uct_cuda_copy_ep_get_zcopy,
+        .ep_destroy               = uct_abi_ep_delete,
+        .iface_close              = iface_close,
+        .iface_get_device_address = get_device_address,
+        .iface_get_address        = get_address
+    },
+    .ep_create          = ep_create,
+    .iface_query        = iface_query,
+    .iface_is_reachable = is_reachable,
+    .estimate_perf      = estimate_perf
 };
 
 /* Return an id unlike that of any other interface on any machine */
@@ -244,14 +246,6 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     return UCS_OK;
 }
 
-static ucs_status_t query_devices(uct_abi_md_t *md,
-                                  uct_abi_tl_device_t **devices_p,
-                                  unsigned *num_devices_p)
-{
-    return uct_cuda_query_devices(UCT_DEVICE_TYPE_ACC, devices_p,
-                                  num_devices_p);
-}
-
 const uct_abi_tl_t uct_cuda_copy_tl = {
     .name = "cuda_copy",
     .config = {
@@ -260,6 +254,7 @@ const uct_abi_tl_t uct_cuda_copy_tl = {
         .fields = iface_config_fields,
         .size   = sizeof(iface_config_t)
     },
-    .query_devices = query_devices,
-    .iface_open    = iface_open
+    .device_type  = UCT_DEVICE_TYPE_ACC,
+    .query_device = uct_cuda_query_device,
+    .iface_open   = iface_open
 };

@@ -155,15 +155,14 @@ static ucs_status_t mem_free(uct_abi_md_t *md, uct_mem_h memh)
 }
 
 static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
-                            const uct_abi_mem_reg_params_t *params,
-                            uct_mem_h *memh_p)
+                            unsigned flags, uct_mem_h *memh_p)
 {
     uct_cuda_copy_memh_t *memh;
     ucs_status_t status;
 
-    status = uct_cuda_copy_mem_register(
-            address, length, params->flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
-            &memh);
+    status = uct_cuda_copy_mem_register(address, length,
+                                        flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
+                                        &memh);
     if (status == UCS_OK) {
         *memh_p = memh;
     }
@@ -171,8 +170,8 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
     return status;
 }
 
-static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
-                              uct_completion_t *comp)
+static ucs_status_t
+mem_dereg(uct_abi_md_t *md, uct_mem_h memh, uct_completion_t *comp)
 {
     uct_cuda_copy_mem_unregister(memh);
     uct_abi_completion_update(comp, 1, UCS_OK);

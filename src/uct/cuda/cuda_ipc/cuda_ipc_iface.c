@@ -377,21 +377,23 @@ static void iface_close(uct_iface_h tl_iface)
 }
 
 static const uct_abi_iface_ops_t iface_ops = {
-    UCT_CUDA_IFACE_OPS,
-    .ep_put_zcopy             = uct_cuda_ipc_ep_put_zcopy,
-    .ep_get_zcopy             = uct_cuda_ipc_ep_get_zcopy,
-    .ep_put_list              = uct_cuda_ipc_ep_put_list,
-    .ep_get_list              = uct_cuda_ipc_ep_get_list,
-    .ep_create                = uct_cuda_ipc_ep_create,
-    .ep_destroy               = uct_cuda_ipc_ep_destroy,
-    .ep_is_connected          = uct_cuda_ipc_ep_is_connected,
-    .ep_get_device_ep         = uct_cuda_ipc_ep_get_device_ep,
-    .iface_close              = iface_close,
-    .iface_query              = iface_query,
-    .iface_get_device_address = get_device_address,
-    .iface_get_address        = get_address,
-    .iface_is_reachable       = is_reachable,
-    .estimate_perf            = estimate_perf
+    .host = {
+        UCT_CUDA_IFACE_OPS,
+        .ep_put_zcopy             = uct_cuda_ipc_ep_put_zcopy,
+        .ep_get_zcopy             = uct_cuda_ipc_ep_get_zcopy,
+        .ep_destroy               = uct_cuda_ipc_ep_destroy,
+        .iface_close              = iface_close,
+        .iface_get_device_address = get_device_address,
+        .iface_get_address        = get_address
+    },
+    .ep_put_list        = uct_cuda_ipc_ep_put_list,
+    .ep_get_list        = uct_cuda_ipc_ep_get_list,
+    .ep_create          = uct_cuda_ipc_ep_create,
+    .ep_is_connected    = uct_cuda_ipc_ep_is_connected,
+    .ep_get_device_ep   = uct_cuda_ipc_ep_get_device_ep,
+    .iface_query        = iface_query,
+    .iface_is_reachable = is_reachable,
+    .estimate_perf      = estimate_perf
 };
 
 static ucs_status_t
@@ -443,14 +445,6 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     return UCS_OK;
 }
 
-static ucs_status_t query_devices(uct_abi_md_t *md,
-                                  uct_abi_tl_device_t **devices_p,
-                                  unsigned *num_devices_p)
-{
-    return uct_cuda_query_devices(UCT_DEVICE_TYPE_SHM, devices_p,
-                                  num_devices_p);
-}
-
 const uct_abi_tl_t uct_cuda_ipc_tl = {
     .name = "cuda_ipc",
     .config = {
@@ -459,6 +453,7 @@ const uct_abi_tl_t uct_cuda_ipc_tl = {
         .fields = config_fields,
         .size   = sizeof(iface_config_t)
     },
-    .query_devices = query_devices,
-    .iface_open    = iface_open
+    .device_type  = UCT_DEVICE_TYPE_SHM,
+    .query_device = uct_cuda_query_device,
+    .iface_open   = iface_open
 };

@@ -119,8 +119,7 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
 }
 
 static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
-                            const uct_abi_mem_reg_params_t *params,
-                            uct_mem_h *memh_p)
+                            unsigned flags, uct_mem_h *memh_p)
 {
     uct_cuda_node_memh_t *memh;
     ucs_status_t status;
@@ -133,8 +132,8 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
     return status;
 }
 
-static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
-                              uct_completion_t *comp)
+static ucs_status_t
+mem_dereg(uct_abi_md_t *md, uct_mem_h memh, uct_completion_t *comp)
 {
     uct_cuda_node_memh_destroy(memh);
 
