@@ -34,7 +34,7 @@ static void describe(uct_cuda_topo_t *topo)
 static void check_constants(const uct_cuda_plan_tuning_t *tuning)
 {
     const uct_cuda_plan_model_constant_t *constant =
-        uct_cuda_mp_model_constants;
+        uct_cuda_plan_model_constants;
     double value;
 
     for (; constant->name != NULL; ++constant) {

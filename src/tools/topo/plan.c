@@ -419,7 +419,7 @@ static void print_reasons(const uct_cuda_topo_t *topo,
                                            "the least time by the model");
     }
 
-    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
+    for (var = uct_cuda_plan_config_vars; var->name != NULL; ++var) {
         snprintf(full, sizeof(full), UCX_MP_TOOL_PREFIX "%s", var->name);
         value = getenv(full);
         if (value != NULL) {

@@ -543,12 +543,12 @@ TEST_F(Agreement, rank_0_decides_about_the_node_for_all)
     for (unsigned gpu = 0; gpu < SIZE; ++gpu) {
         common->topo.gpus[gpu].uuid[0] = (uint8_t)(SIZE - gpu);
     }
-    common->transfers              = uct_cuda_mp_model_builtin;
+    common->transfers              = uct_cuda_plan_model_builtin;
     common->transfers.submit_chunk = 1e-3;
 
     /* Only after rank 0 has posted it, and if the ranks' GPUs match */
     ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
-    EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
+    EXPECT_EQ(uct_cuda_plan_model_builtin.submit_chunk,
               self.transfers.submit_chunk);
     EXPECT_EQ(0, self.gpus[0]);
     EXPECT_TRUE(uct_cuda_coll_agree_is_peer(&self, 2));
@@ -559,7 +559,7 @@ TEST_F(Agreement, rank_0_decides_about_the_node_for_all)
     EXPECT_FALSE(uct_cuda_coll_agree_is_peer(&self, 2)); /* no links */
     common->topo.gpus[1].uuid[0] = 77;
     ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
-    EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
+    EXPECT_EQ(uct_cuda_plan_model_builtin.submit_chunk,
               self.transfers.submit_chunk);
 }
 

@@ -402,7 +402,7 @@ TEST_F(CollPlan, ranks_in_blocks_on_a_gpu_have_the_switchs_constants)
                   uct_cuda_plan_coll_trees_ports(&ranks));
     }
 
-    uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin, 396e9, &model);
+    uct_cuda_plan_coll_model_of(&uct_cuda_plan_model_builtin, 396e9, &model);
     for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
         request.kind  = kind;
         request.model = NULL;
@@ -1085,7 +1085,7 @@ TEST_F(CollPlan, the_best_other_algorithm_is_reported)
 TEST_F(CollPlan, constants_of_transfers_affect_the_choice)
 {
     const uct_cuda_topo_t topo           = beluga();
-    uct_cuda_plan_model_t transfers      = uct_cuda_mp_model_builtin;
+    uct_cuda_plan_model_t transfers      = uct_cuda_plan_model_builtin;
     uct_cuda_plan_coll_request_t request = request_of(topo, 4, 64ul << 18, 4,
                                                       UCT_CUDA_PLAN_COLL_AUTO);
     uct_cuda_plan_coll_choice_t unknown, same, slow;
@@ -1104,7 +1104,7 @@ TEST_F(CollPlan, constants_of_transfers_affect_the_choice)
     EXPECT_TRUE(slow.kernels);
 
     /* Both sets of built-in constants are from one machine */
-    uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin, 0, &model);
+    uct_cuda_plan_coll_model_of(&uct_cuda_plan_model_builtin, 0, &model);
     EXPECT_NEAR(uct_cuda_coll_model_builtin.submit, model.submit, 1e-12);
     EXPECT_EQ(uct_cuda_coll_model_builtin.word, model.word);
     EXPECT_EQ(uct_cuda_coll_model_builtin.copy_rate, model.copy_rate);

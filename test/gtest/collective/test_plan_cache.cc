@@ -168,7 +168,7 @@ double seconds_of(const uct_cuda_plan_coll_request_t &request,
     ranks.topo      = request.topo;
     ranks.num_ranks = request.num_ranks;
     ranks.gpus      = request.gpus;
-    uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin,
+    uct_cuda_plan_coll_model_of(&uct_cuda_plan_model_builtin,
                                 uct_cuda_plan_coll_trees_ports(&ranks), &model);
     EXPECT_EQ(UCS_OK, uct_cuda_plan_coll_cost(&plan, request.topo, request.gpus,
                                               &model, DBL_MAX, &seconds));

@@ -87,7 +87,7 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_queue_submit_gathered(&iface.queue, true);
+        uct_cuda_queue_submit_coalesced(&iface.queue, true);
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.queue);
         uct_cuda_copy_coalesce_cleanup(&coalescer);
@@ -176,7 +176,7 @@ protected:
 
     void finish()
     {
-        uct_cuda_queue_submit_gathered(&iface.queue, true);
+        uct_cuda_queue_submit_coalesced(&iface.queue, true);
         driver.done = driver.events;
         while (uct_cuda_queue_progress(&iface.queue) > 0) {
         }
@@ -210,13 +210,13 @@ TEST_F(Coalesce, blocks_behind_one_group_wait)
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 128, 64));
     end_one();
-    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    uct_cuda_queue_submit_coalesced(&iface.queue, false);
     EXPECT_EQ(1u, driver.batches);
     end_one(); /* the group alone */
     EXPECT_EQ(UCS_INPROGRESS, post(2, 256, 256, 64));
     EXPECT_EQ(UCS_INPROGRESS, post(3, 384, 384, 64));
     EXPECT_EQ(1u, driver.batches);
-    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    uct_cuda_queue_submit_coalesced(&iface.queue, false);
     EXPECT_EQ(2u, driver.batches);
     finish();
     expect_reported(4, UCS_OK);
@@ -271,12 +271,12 @@ TEST_F(Coalesce, concurrent_progress_does_not_split_a_group)
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
     end_one();
     EXPECT_FALSE(may_wait());
-    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    uct_cuda_queue_submit_coalesced(&iface.queue, false);
     EXPECT_EQ(1u, driver.singles);
 
     for (unsigned i = 1; i < 8; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
-        uct_cuda_queue_submit_gathered(&iface.queue, false);
+        uct_cuda_queue_submit_coalesced(&iface.queue, false);
         EXPECT_TRUE(may_wait()) << i;
         EXPECT_FALSE(may_wait()) << "nothing came";
     }
@@ -284,7 +284,7 @@ TEST_F(Coalesce, concurrent_progress_does_not_split_a_group)
 
     /* The first one has ended, one is left: these are next */
     end_one();
-    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    uct_cuda_queue_submit_coalesced(&iface.queue, false);
     EXPECT_EQ(2u, driver.records);
     EXPECT_EQ(1u, driver.batches);
 
@@ -299,7 +299,7 @@ TEST_F(Coalesce, concurrent_progress_does_not_split_a_group)
     driver.done.erase(op->event);
     uct_cuda_queue_progress(&iface.queue);
     EXPECT_EQ(nullptr, stream->head);
-    uct_cuda_queue_submit_gathered(&iface.queue, false);
+    uct_cuda_queue_submit_coalesced(&iface.queue, false);
     EXPECT_EQ(2u, driver.singles);
     finish();
     expect_reported(9, UCS_OK);
@@ -434,7 +434,7 @@ TEST_F(Coalesce, completions_follow_the_event)
     for (unsigned i = 0; i < 20; ++i) {
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
     }
-    uct_cuda_queue_submit_gathered(&iface.queue, true);
+    uct_cuda_queue_submit_coalesced(&iface.queue, true);
     uct_cuda_queue_progress(&iface.queue);
     expect_reported(0, UCS_OK);
     finish();
@@ -581,7 +581,7 @@ TEST_F(Coalesce, host_memory_is_coalesced)
                                            i * 16384, 8192, is_put));
         }
         EXPECT_EQ(1u, driver.questions);
-        uct_cuda_queue_submit_gathered(&iface.queue, true);
+        uct_cuda_queue_submit_coalesced(&iface.queue, true);
         EXPECT_EQ(1u, driver.records);
         EXPECT_EQ(is_put ? 8u : 0u, driver.singles);
         EXPECT_EQ(is_put ? 0u : 1u, driver.batches);
@@ -819,7 +819,7 @@ protected:
                                                      &copy, i + 1 < last));
             }
         }
-        uct_cuda_queue_submit_gathered(&iface.queue, true);
+        uct_cuda_queue_submit_coalesced(&iface.queue, true);
     }
 
     /* Post blocks of 256 bytes with gaps, behind a running operation. */
@@ -1216,7 +1216,7 @@ TEST_F(CoalesceKernel, only_a_group_for_a_kernel_is_queried)
         occupy();
         queries = 0;
         post_many(first, first + count);
-        uct_cuda_queue_submit_gathered(&iface.queue, true);
+        uct_cuda_queue_submit_coalesced(&iface.queue, true);
         EXPECT_EQ((count > 3) ? 2u : 0u, queries) << count;
         finish();
         first += count;
@@ -1231,12 +1231,12 @@ TEST_F(CoalesceKernel, progress_of_another_thread_does_not_split_a_group)
     post_many(0, 20);
     std::thread([&]() {
         end_one();
-        uct_cuda_queue_submit_gathered(&iface.queue, false);
+        uct_cuda_queue_submit_coalesced(&iface.queue, false);
     }).join();
     const unsigned early = driver.batches + (unsigned)launched.size();
     usleep(200);
     std::thread([&]() {
-        uct_cuda_queue_submit_gathered(&iface.queue, false);
+        uct_cuda_queue_submit_coalesced(&iface.queue, false);
     }).join();
     EXPECT_EQ(1u, driver.batches + launched.size());
     EXPECT_LE(early, 1u); /* a busy machine may delay a thread */

@@ -55,7 +55,7 @@ TEST_F(test_config, defaults)
 
 TEST_F(test_config, every_default_is_a_valid_value)
 {
-    for (const uct_cuda_plan_config_var_t *var = uct_cuda_mp_config_vars;
+    for (const uct_cuda_plan_config_var_t *var = uct_cuda_plan_config_vars;
          var->name != NULL; ++var) {
         EXPECT_EQ(UCS_OK, set(var->name, var->dfl)) << m_error;
         EXPECT_GT(strlen(var->doc), 10u);

@@ -36,7 +36,7 @@ protected:
 
     Config                              m_config;
     std::unique_ptr<uct_cuda_plan_t> m_plan;
-    uct_cuda_plan_model_t                 m_model = uct_cuda_mp_model_builtin;
+    uct_cuda_plan_model_t                 m_model = uct_cuda_plan_model_builtin;
     unsigned                              m_threshold;
 };
 

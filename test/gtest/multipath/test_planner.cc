@@ -97,7 +97,7 @@ TEST_F(test_planner, mesh_uses_all_relays)
    path one */
 TEST_F(test_planner, copies_of_relays_take_the_processors_time)
 {
-    uct_cuda_plan_model_t model    = uct_cuda_mp_model_builtin;
+    uct_cuda_plan_model_t model    = uct_cuda_plan_model_builtin;
     uct_cuda_topo_t topo           = beluga();
     uct_cuda_plan_knowledge_t know = {};
     Config config;

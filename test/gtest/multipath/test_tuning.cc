@@ -49,9 +49,10 @@ protected:
         text.precision(17); /* Enough to be read back unchanged */
         text << "ucx-mp-tuning " << UCT_CUDA_PLAN_TUNING_FORMAT << "\nnode "
              << m_table->node << "\ndate " << m_table->date << "\n";
-        for (unsigned i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
+        for (unsigned i = 0; uct_cuda_plan_model_constants[i].name != NULL;
+             ++i) {
             const uct_cuda_plan_model_constant_t &constant =
-                    uct_cuda_mp_model_constants[i];
+                    uct_cuda_plan_model_constants[i];
 
             if (m_table->model_set & (1u << i)) {
                 text << "model " << constant.name << " "
@@ -256,7 +257,7 @@ TEST_F(test_tuning, constants_of_the_model)
                            "model\tstart_host   -1e-6\n")) << m_error;
     EXPECT_EQ(40e-6, m_table->model.gap_gpu);
     EXPECT_EQ(-1e-6, m_table->model.start_host);
-    EXPECT_EQ(uct_cuda_mp_model_builtin.join, m_table->model.join);
+    EXPECT_EQ(uct_cuda_plan_model_builtin.join, m_table->model.join);
     EXPECT_EQ(UCS_OK, read(print())) << m_error;
     EXPECT_EQ(40e-6, m_table->model.gap_gpu);
 

@@ -120,19 +120,19 @@ unsigned uct_cuda_iface_progress(uct_iface_h tl_iface)
 {
     uct_cuda_iface_t *iface = (uct_cuda_iface_t*)tl_iface;
 
-    if (iface->queue.has_gathered) {
+    if (iface->queue.has_coalesced) {
         if (iface->queue.may_wait(&iface->queue)) {
             return 0;
         }
 
-        uct_cuda_queue_submit_gathered(&iface->queue, false);
+        uct_cuda_queue_submit_coalesced(&iface->queue, false);
     }
 
     if (!uct_cuda_queue_is_idle(&iface->queue)) {
         return uct_cuda_queue_progress(&iface->queue);
     }
 
-    if (!iface->queue.is_gathering &&
+    if (!iface->queue.is_coalescing &&
         (++iface->idle_calls >= MAX_IDLE_CALLS)) {
         set_progressed(iface, false);
     }

@@ -216,7 +216,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     uct_cuda_flush_t *flush;
     uct_cuda_pool_t *pool;
 
-    uct_cuda_queue_submit_gathered(queue, true);
+    uct_cuda_queue_submit_coalesced(queue, true);
     forget_requests(queue);
     while (queue->outstanding > 0) {
         if (uct_cuda_queue_progress(queue) == 0) {
@@ -248,7 +248,7 @@ static void drop_dead_pools(uct_cuda_queue_t *queue)
     unsigned i;
 
     /* coalesced copies are not posted yet, and use one of the streams */
-    uct_cuda_queue_submit_gathered(queue, true);
+    uct_cuda_queue_submit_coalesced(queue, true);
     while ((pool = *link) != NULL) {
         is_active = false;
         for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
@@ -655,7 +655,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 {
     uct_cuda_flush_t *next;
 
-    uct_cuda_queue_submit_gathered(queue, true);
+    uct_cuda_queue_submit_coalesced(queue, true);
     if (queue->outstanding == 0) {
         return UCS_OK;
     }
@@ -683,7 +683,7 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
 
 void uct_cuda_queue_fence(uct_cuda_queue_t *queue)
 {
-    uct_cuda_queue_submit_gathered(queue, true);
+    uct_cuda_queue_submit_coalesced(queue, true);
     queue->is_fenced = (queue->outstanding > 0);
 }
 
@@ -852,7 +852,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
     bool is_new = false, is_set;
     int fd      = -1;
 
-    uct_cuda_queue_submit_gathered(queue, false);
+    uct_cuda_queue_submit_coalesced(queue, false);
     status = uct_cuda_queue_event_fd(queue, &fd);
     if (status != UCS_OK) {
         return status;
@@ -888,7 +888,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
     }
 
     /* an earlier call has set the alarm of operations armed before */
-    if (!is_new && ((queue->active != NULL) || !queue->is_gathering)) {
+    if (!is_new && ((queue->active != NULL) || !queue->is_coalescing)) {
         return UCS_OK;
     }
 

@@ -105,20 +105,20 @@ struct uct_cuda_queue {
     int                event_fd;     /**< -1 until requested */
     pid_t              event_owner;  /**< Process that created it */
     bool               is_fenced;    /**< New operations wait for all others */
-    bool               is_gathering; /**< Coalesced copies wait here */
-    bool               has_gathered; /**< Copies were coalesced before */
-    void               *coalescer;   /**< Data of submit_gathered(), or NULL */
+    bool               is_coalescing; /**< Coalesced copies wait here */
+    bool               has_coalesced; /**< Copies were coalesced before */
+    void               *coalescer; /**< Data of submit_coalesced(), or NULL */
 
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
 
     /** Submit and post copies coalesced by the owner, all or only if the GPU
      *  will soon be idle; may be NULL */
-    void               (*submit_gathered)(uct_cuda_queue_t *queue,
+    void               (*submit_coalesced)(uct_cuda_queue_t *queue,
                                           bool is_all);
 
     /** Free a copy kernel, with its context current if alive; set together
-     *  with submit_gathered */
+     *  with submit_coalesced */
     void               (*destroy_copy_kernel)(
             uct_cuda_copy_kernel_t *copy_kernel, bool is_alive);
 
@@ -144,10 +144,10 @@ static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
  *  while more copies come in, as in NIXL. A later progress call submits the
  *  rest. */
 static inline void
-uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue, bool is_all)
+uct_cuda_queue_submit_coalesced(uct_cuda_queue_t *queue, bool is_all)
 {
-    if (queue->submit_gathered != NULL) {
-        queue->submit_gathered(queue, is_all);
+    if (queue->submit_coalesced != NULL) {
+        queue->submit_coalesced(queue, is_all);
     }
 }
 

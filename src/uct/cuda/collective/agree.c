@@ -586,7 +586,7 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
         return true;
     }
 
-    agreement->transfers = uct_cuda_mp_model_builtin;
+    agreement->transfers = uct_cuda_plan_model_builtin;
     ports                = topo_ports(topo);
     uct_cuda_topo_init(topo, 0);
     for (rank = 0; rank < agreement->size; ++rank) {

@@ -188,8 +188,8 @@ static ucs_status_t group_open(uct_cuda_copy_coalescer_t *coalescer,
     group->num_reached        = 0;
     group->num_blocks         = 0;
     coalescer->open           = group;
-    queue->is_gathering       = true;
-    queue->has_gathered       = true;
+    queue->is_coalescing      = true;
+    queue->has_coalesced      = true;
     if ((queue->outstanding == 0) && (queue->on_busy != NULL)) {
         queue->on_busy(queue);
     }
@@ -287,7 +287,7 @@ static void group_submit(uct_cuda_copy_coalescer_t *coalescer)
     bool is_pushed;
 
     coalescer->open                = NULL;
-    coalescer->queue->is_gathering = false;
+    coalescer->queue->is_coalescing = false;
 
     /* it was current at posting; the program may have reset it since */
     is_pushed     = uct_cuda_context_push(context);
@@ -365,7 +365,7 @@ static bool is_due(const uct_cuda_copy_group_t *group)
             !is_fed(group->coalescer));
 }
 
-static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
+static void submit_coalesced(uct_cuda_queue_t *queue, bool is_all)
 {
     uct_cuda_copy_coalescer_t *coalescer = queue->coalescer;
 
@@ -406,7 +406,7 @@ void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
     coalescer->max_count       = FIRST_COUNT;
     coalescer->loads_kernels   = true;
     queue->coalescer           = coalescer;
-    queue->submit_gathered     = submit_gathered;
+    queue->submit_coalesced    = submit_coalesced;
     queue->may_wait            = may_wait;
     queue->destroy_copy_kernel = uct_cuda_copy_kernel_destroy;
 }
@@ -627,7 +627,7 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
             group->next_idle               = coalescer->idle;
             coalescer->idle                = group;
             coalescer->open                = NULL;
-            coalescer->queue->is_gathering = false;
+            coalescer->queue->is_coalescing = false;
         }
         return status;
     }

@@ -216,7 +216,7 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
         }
 
         /* the driver's limit is reached: some must complete first */
-        uct_cuda_queue_submit_gathered(queue, true);
+        uct_cuda_queue_submit_coalesced(queue, true);
         if (uct_cuda_queue_is_idle(queue)) {
             return status;
         }
@@ -442,14 +442,14 @@ static void *serve(void *arg)
             last = uct_cuda_now_ns();
         }
 
-        uct_cuda_queue_submit_gathered(queue, false);
+        uct_cuda_queue_submit_coalesced(queue, false);
         if (!uct_cuda_queue_is_idle(queue) &&
             (uct_cuda_queue_progress(queue) > 0)) {
             last = uct_cuda_now_ns();
         }
 
         now = uct_cuda_now_ns();
-        if (!uct_cuda_queue_is_idle(queue) || queue->is_gathering ||
+        if (!uct_cuda_queue_is_idle(queue) || queue->is_coalescing ||
             server.is_starved) {
             if (now - last > BUSY_NS) {
                 pause_between_looks();
@@ -461,7 +461,7 @@ static void *serve(void *arg)
 
     /* report running requests to their peers; cleanup would wait for them
      * anyway */
-    uct_cuda_queue_submit_gathered(queue, true);
+    uct_cuda_queue_submit_coalesced(queue, true);
     while (!uct_cuda_queue_is_idle(queue)) {
         (void)uct_cuda_queue_progress(queue);
         pause_between_looks();

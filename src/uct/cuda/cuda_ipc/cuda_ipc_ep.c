@@ -437,7 +437,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
     }
 
     end->comp.status = status;
-    uct_cuda_queue_submit_gathered(&iface->super.queue, true);
+    uct_cuda_queue_submit_coalesced(&iface->super.queue, true);
     return UCS_INPROGRESS;
 }
 

@@ -107,11 +107,11 @@ __attribute__((constructor)) static void config_add_multipath(void)
     unsigned i;
 
     for (i = 0; (i < MAX_MULTIPATH_VARS) &&
-                (uct_cuda_mp_config_vars[i].name != NULL);
+                (uct_cuda_plan_config_vars[i].name != NULL);
          ++i, ++field) {
-        field->name   = uct_cuda_mp_config_vars[i].name;
-        field->dfl    = uct_cuda_mp_config_vars[i].dfl;
-        field->doc    = uct_cuda_mp_config_vars[i].doc;
+        field->name   = uct_cuda_plan_config_vars[i].name;
+        field->dfl    = uct_cuda_plan_config_vars[i].dfl;
+        field->doc    = uct_cuda_plan_config_vars[i].doc;
         field->type   = UCT_ABI_CONFIG_STRING;
         field->offset = offsetof(iface_config_t, multipath) +
                         (i * sizeof(char*));
@@ -166,7 +166,7 @@ static void config_read_multipath(const iface_config_t *config,
 {
     static bool is_logged;
     const bool logs = !__atomic_load_n(&is_logged, __ATOMIC_RELAXED);
-    const uct_cuda_plan_config_var_t *var = uct_cuda_mp_config_vars;
+    const uct_cuda_plan_config_var_t *var = uct_cuda_plan_config_vars;
     char error[512];
     unsigned i;
 

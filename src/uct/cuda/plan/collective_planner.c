@@ -227,7 +227,7 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
     planner->model            = request->model;
     if (request->model == NULL) {
         uct_cuda_plan_coll_model_of((request->transfers == NULL) ?
-                                            &uct_cuda_mp_model_builtin :
+                                            &uct_cuda_plan_model_builtin :
                                             request->transfers,
                                     ports, &planner->constants);
         planner->model = &planner->constants;

@@ -308,7 +308,7 @@ static bool read_ledger(const char *text, uct_cuda_plan_config_t *config,
 #define TERNARY "y, n or auto"
 #define NAME    "a path of fewer than 256 characters"
 
-const uct_cuda_plan_config_var_t uct_cuda_mp_config_vars[] = {
+const uct_cuda_plan_config_var_t uct_cuda_plan_config_vars[] = {
     {"MULTIPATH", "auto",
      "Split large messages over several paths: \"auto\" where the model of the "
      "node expects a gain, \"y\" wherever there is a second path, \"n\" never.",
@@ -378,7 +378,7 @@ ucs_status_t uct_cuda_plan_config_set(uct_cuda_plan_config_t *config,
     uct_cuda_plan_config_t changed = *config;
     const uct_cuda_plan_config_var_t *var;
 
-    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
+    for (var = uct_cuda_plan_config_vars; var->name != NULL; ++var) {
         if (strcmp(var->name, name) == 0) {
             break;
         }
@@ -406,7 +406,7 @@ void uct_cuda_plan_config_init(uct_cuda_plan_config_t *config)
     const uct_cuda_plan_config_var_t *var;
 
     memset(config, 0, sizeof(*config));
-    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
+    for (var = uct_cuda_plan_config_vars; var->name != NULL; ++var) {
         (void)uct_cuda_plan_config_set(config, var->name, var->dfl, NULL, 0);
     }
 }

@@ -96,7 +96,7 @@ typedef struct {
 
 
 /** All variables; the last entry's name is NULL. */
-extern const uct_cuda_plan_config_var_t uct_cuda_mp_config_vars[];
+extern const uct_cuda_plan_config_var_t uct_cuda_plan_config_vars[];
 
 
 /** Set every variable to its default. */
@@ -106,7 +106,7 @@ void uct_cuda_plan_config_init(uct_cuda_plan_config_t *config);
 /**
  * Set a variable from text. On failure @a config is unchanged.
  *
- * @param name       As in uct_cuda_mp_config_vars.
+ * @param name       As in uct_cuda_plan_config_vars.
  * @param error      Filled with a sentence naming variable and value if the
  *                   result is UCS_ERR_INVALID_PARAM. May be NULL.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM, or UCS_ERR_NO_ELEM for an unknown

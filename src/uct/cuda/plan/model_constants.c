@@ -32,7 +32,7 @@
  * graphs: 4 x H200 (driver 580.159), copy nodes over four contexts in chains of
  * four; medians. graph: factor on these rows; ucx_mp_tune --calibrate derives
  * it from graphs of 4, 16 and 64 copies. */
-const uct_cuda_plan_model_t uct_cuda_mp_model_builtin = {
+const uct_cuda_plan_model_t uct_cuda_plan_model_builtin = {
     .submit_copy       = 2.9e-6,
     .submit_chunk      = 2 * 2.9e-6 + 4 * 0.35e-6,
     .gap_gpu           = 3e-6,
@@ -63,7 +63,7 @@ const uct_cuda_plan_model_t uct_cuda_mp_model_builtin = {
 #define CONSTANT(_name, _min, _max) \
     {#_name, offsetof(uct_cuda_plan_model_t, _name), _min, _max}
 
-const uct_cuda_plan_model_constant_t uct_cuda_mp_model_constants[] = {
+const uct_cuda_plan_model_constant_t uct_cuda_plan_model_constants[] = {
     CONSTANT(submit_copy, 0, 1e-3),
     CONSTANT(submit_chunk, 0, 1e-3),
     CONSTANT(gap_gpu, 0, 1e-3),
@@ -90,7 +90,7 @@ bool uct_cuda_plan_model_set(uct_cuda_plan_model_t *model, unsigned index,
                              const char *text)
 {
     const uct_cuda_plan_model_constant_t *constant =
-            &uct_cuda_mp_model_constants[index];
+            &uct_cuda_plan_model_constants[index];
     char *end;
     double value;
 

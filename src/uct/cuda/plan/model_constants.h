@@ -67,7 +67,7 @@ typedef struct {
 
 
 /** Constants for nodes without measurement. */
-extern const uct_cuda_plan_model_t uct_cuda_mp_model_builtin;
+extern const uct_cuda_plan_model_t uct_cuda_plan_model_builtin;
 
 
 /** Name of a constant, for files and command lines. */
@@ -80,11 +80,11 @@ typedef struct {
 
 
 /** All constants; the last entry's name is NULL. */
-extern const uct_cuda_plan_model_constant_t uct_cuda_mp_model_constants[];
+extern const uct_cuda_plan_model_constant_t uct_cuda_plan_model_constants[];
 
 
 /**
- * Set constant @a index of uct_cuda_mp_model_constants from text.
+ * Set constant @a index of uct_cuda_plan_model_constants from text.
  *
  * @return false: no number in its range.
  */

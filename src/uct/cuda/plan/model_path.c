@@ -139,7 +139,7 @@ static double hop_bandwidth(const query_t *query, uint16_t link,
 static double hop_latency(const query_t *query,
                           const uct_cuda_topo_link_t *wire)
 {
-    const uct_cuda_plan_model_t *builtin = &uct_cuda_mp_model_builtin;
+    const uct_cuda_plan_model_t *builtin = &uct_cuda_plan_model_builtin;
     const uct_cuda_plan_model_t *model   = query->model;
 
     return wire->latency + model->submit_copy - builtin->submit_copy +

@@ -161,7 +161,7 @@ uct_cuda_plan_tuning_t *uct_cuda_plan_tuning_create(const uct_cuda_topo_t *topo)
                counts[i], tuning->classes[i]);
     }
 
-    tuning->model = uct_cuda_mp_model_builtin;
+    tuning->model = uct_cuda_plan_model_builtin;
     snprintf(tuning->date, sizeof(tuning->date), "unknown");
     return tuning;
 }
@@ -187,7 +187,7 @@ static ucs_status_t parse_constant(reader_t *reader, const char *name,
                                    const char *value)
 {
     const uct_cuda_plan_model_constant_t *constant =
-        uct_cuda_mp_model_constants;
+        uct_cuda_plan_model_constants;
     uct_cuda_plan_tuning_t *tuning                 = reader->tuning;
     unsigned i;
 

@@ -39,7 +39,7 @@ typedef struct {
                                [UCT_CUDA_PLAN_CLASS_SIZE];
     /** [from][to], -1: no link */
     int16_t               class_of[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
-    uint32_t              model_set; /**< Mask by uct_cuda_mp_model_constants */
+    uint32_t              model_set; /**< Mask of set model constants */
     uct_cuda_plan_model_t model;     /**< Built-in values where unset */
 } uct_cuda_plan_tuning_t;
 
@@ -87,7 +87,7 @@ ucs_status_t uct_cuda_plan_tuning_get(const char *setting,
 static inline const uct_cuda_plan_model_t *
 uct_cuda_plan_tuning_model(const uct_cuda_plan_tuning_t *tuning)
 {
-    return (tuning != NULL) ? &tuning->model : &uct_cuda_mp_model_builtin;
+    return (tuning != NULL) ? &tuning->model : &uct_cuda_plan_model_builtin;
 }
 
 

@@ -62,8 +62,8 @@ struct job {
     uct_cuda_run_staging_t staging;    /* base is 0: none */
 };
 
-struct uct_cuda_mp_background {
-    LIST_ENTRY(uct_cuda_mp_background) link;
+struct uct_cuda_run_background {
+    LIST_ENTRY(uct_cuda_run_background) link;
     uct_cuda_run_rsc_t                 *rsc;
     job_t                              jobs[NUM_JOBS];
 };
@@ -72,7 +72,7 @@ struct uct_cuda_mp_background {
 /* Jobs of all engines of the process. Their threads never take the lock. */
 static struct {
     pthread_mutex_t                     lock; /* order: base/thread.h */
-    LIST_HEAD(, uct_cuda_mp_background) list;
+    LIST_HEAD(, uct_cuda_run_background) list;
     pid_t                               pid; /* Owner of the threads, or 0 */
     bool                                is_over; /* The exit handler has run */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};

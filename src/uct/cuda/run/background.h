@@ -13,7 +13,7 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_background uct_cuda_run_background_t;
+typedef struct uct_cuda_run_background uct_cuda_run_background_t;
 
 
 /** Not even the direct path is ready. */

@@ -16,9 +16,9 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_graph   uct_cuda_run_graph_t;
-typedef struct uct_cuda_mp_graphs  uct_cuda_run_graphs_t;
-typedef struct uct_cuda_mp_streams uct_cuda_run_streams_t;
+typedef struct uct_cuda_run_graph   uct_cuda_run_graph_t;
+typedef struct uct_cuda_run_graphs  uct_cuda_run_graphs_t;
+typedef struct uct_cuda_run_streams uct_cuda_run_streams_t;
 
 
 /** Plan to carry out. Its resources are ready: uct_cuda_run_rsc_prepare(). */

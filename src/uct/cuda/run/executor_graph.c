@@ -53,9 +53,9 @@ typedef struct {
 } node_copy_t;
 
 
-typedef struct uct_cuda_mp_graph {
-    struct uct_cuda_mp_graph       *next; /* in a transfer's list */
-    TAILQ_ENTRY(uct_cuda_mp_graph) list;
+typedef struct uct_cuda_run_graph {
+    struct uct_cuda_run_graph       *next; /* in a transfer's list */
+    TAILQ_ENTRY(uct_cuda_run_graph) list;
     CUgraph                     graph;
     CUgraphExec                 exec;
     /* event after its last launch, of the plan's local context, or NULL */
@@ -80,9 +80,9 @@ typedef struct {
 } seen_t;
 
 
-struct uct_cuda_mp_graphs {
+struct uct_cuda_run_graphs {
     uct_cuda_run_rsc_t                   *rsc;
-    TAILQ_HEAD(kept, uct_cuda_mp_graph) kept; /* most recently used first */
+    TAILQ_HEAD(kept, uct_cuda_run_graph) kept; /* most recently used first */
     unsigned                         num_kept;
     unsigned                         failures;
     seen_t                           seen[NUM_SEEN];

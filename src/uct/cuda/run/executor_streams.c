@@ -12,7 +12,7 @@
 #include <string.h>
 
 
-struct uct_cuda_mp_streams {
+struct uct_cuda_run_streams {
     uct_cuda_run_rsc_t          *rsc;
     /* Plan being submitted */
     const uct_cuda_plan_t       *plan;

@@ -27,7 +27,7 @@ double uct_cuda_run_cost_graph(const uct_cuda_plan_model_t *model,
     return (from + (to - from) * (copies - row[0].nodes) /
                            (row[1].nodes - row[0].nodes)) *
            model->graph * model->submit_copy /
-           uct_cuda_mp_model_builtin.submit_copy;
+           uct_cuda_plan_model_builtin.submit_copy;
 }
 
 /* Return whether streams submit each round of chunks in half of the time that

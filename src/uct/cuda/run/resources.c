@@ -27,7 +27,7 @@ typedef struct {
 } device_t;
 
 
-struct uct_cuda_mp_rsc {
+struct uct_cuda_run_rsc {
     device_t               devices[UCT_CUDA_MAX_GPUS];
     uct_cuda_run_staging_t staging[UCT_CUDA_RUN_NUM_STAGING];
     uint64_t               epoch; /* times that nothing was in flight */

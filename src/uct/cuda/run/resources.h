@@ -14,7 +14,7 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_rsc uct_cuda_run_rsc_t;
+typedef struct uct_cuda_run_rsc uct_cuda_run_rsc_t;
 
 
 /**
