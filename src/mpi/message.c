@@ -249,9 +249,10 @@ void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
     }
 }
 
-/* Return whether only the received bytes of a message may be written to a
-   buffer. A staged copy that was read before is written back completely. */
-static bool call_has_partial(const ucx_mp_mpi_call_t *call)
+/* Return the packed size of the buffer to which only the received bytes of a
+   message may be written; 0: none. A staged copy that was read before is written
+   back completely. */
+static size_t call_partial(const ucx_mp_mpi_call_t *call)
 {
     unsigned i;
 
@@ -259,26 +260,29 @@ static bool call_has_partial(const ucx_mp_mpi_call_t *call)
         if ((call->buffers[i].element != NULL) &&
             (call->buffers[i].use & UCX_MP_MPI_WRITE) &&
             !(call->buffers[i].use & UCX_MP_MPI_READ)) {
-            return true;
+            return call->buffers[i].bytes;
         }
     }
-    return false;
+    return 0;
 }
 
 void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
                                 const MPI_Status *status)
 {
-    MPI_Count bytes  = 0;
-    int is_cancelled = 0;
+    const size_t size = call_partial(call);
+    MPI_Count bytes   = 0;
+    int is_cancelled  = 0;
 
-    if (!call_has_partial(call)) {
+    if (size == 0) {
         return;
     }
 
+    /* After too long a message the MPI may have written nothing. The status
+       that MPI_Request_get_status() gives need not tell that it failed. */
     if ((ucx_mp_mpi_pmpi.Test_cancelled(status, &is_cancelled) !=
          MPI_SUCCESS) || is_cancelled ||
         (ucx_mp_mpi_pmpi.Get_elements_x(status, ucx_mp_mpi_pmpi.byte, &bytes) !=
-         MPI_SUCCESS) || (bytes < 0)) {
+         MPI_SUCCESS) || (bytes < 0) || ((size_t)bytes > size)) {
         bytes = 0;
     }
     call->arrived = bytes;

@@ -134,7 +134,8 @@ static inline MPI_Status *ucx_mp_mpi_message_status(MPI_Status *status,
 }
 
 /* Set the call's received bytes from the status of the MPI's call; 0 if the
-   message was cancelled. Does nothing if no buffer depends on it. */
+   message was cancelled, or longer than the buffer. Does nothing if no buffer
+   depends on it. */
 void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
                                 const MPI_Status *status);
 

@@ -487,6 +487,38 @@ static void try_buffered(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_space);
 }
 
+/* A message that is too long, and has arrived before the receive, leaves Open
+   MPI's buffer as it is. */
+static void try_truncated(void)
+{
+#ifdef OPEN_MPI
+    MPI_Request send, receive;
+    MPI_Datatype halves;
+    int rc = MPI_SUCCESS;
+    int i;
+
+    MPI_Type_vector(2, 1, 2, MPI_INT, &halves);
+    MPI_Type_commit(&halves);
+    fill(gpu, 25);
+    fill(other, 26);
+    for (i = 0; i < 2; ++i) {
+        MPI_Isend(gpu, 2 + 2 * i, MPI_INT, world_rank, 5, MPI_COMM_WORLD,
+                  &send);
+        MPI_Probe(world_rank, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Irecv((i == 0) ? other + COUNT : other, 1, halves, world_rank, 5,
+                  MPI_COMM_WORLD, &receive);
+        rc = MPI_Wait(&receive, MPI_STATUS_IGNORE);
+        MPI_Wait(&send, MPI_STATUS_IGNORE);
+    }
+    if (rc == MPI_SUCCESS) {
+        wrong("MPI_Irecv", "too long a message is no error");
+    }
+    handled = 0;
+    done("MPI_Irecv of too long a message", MPI_SUCCESS, other, 26);
+    MPI_Type_free(&halves);
+#endif
+}
+
 /* Match many messages to oneself before any is received. */
 static void try_matched(void)
 {
@@ -939,6 +971,7 @@ int main(int argc, char **argv)
     try_buffered();
     try_self();
     try_matched();
+    try_truncated();
 #ifdef HAS_MPI_4
     try_exchange();
     try_freed_exchange();
