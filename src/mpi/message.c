@@ -250,8 +250,8 @@ void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
 }
 
 /* Return the packed size of the buffer to which only the received bytes of a
-   message may be written; 0: none. A staged copy that was read before is written
-   back completely. */
+   message may be written; 0: none. A staged copy that was read before is
+   written back completely. */
 static size_t call_partial(const ucx_mp_mpi_call_t *call)
 {
     unsigned i;

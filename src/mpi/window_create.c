@@ -347,6 +347,11 @@ static int window_create(making_t *making, MPI_Win *win)
     int rc;
 
     making->is_gpu = making_is_gpu(making);
+    /* The MPI rejects these on this rank alone: no other rank would agree */
+    if ((making->size < 0) || (making->unit <= 0)) {
+        return window_make(making, making->base, making->size, win);
+    }
+
     if (!comm_is_known(making)) {
         return making->is_gpu ?
                        ucx_mp_mpi_refuse(making->name, making->comm) :

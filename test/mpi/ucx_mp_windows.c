@@ -994,6 +994,25 @@ static void edge_short_gets(void)
     ucx_mp_mem_free(mem, buffer);
 }
 
+/* The MPI rejects windows of one rank, and makes the next one of all ranks. */
+static void edge_rejected(void)
+{
+    char *memory = ucx_mp_mem_alloc(edge_mem(), 64);
+
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
+    if (rank == 0) {
+        expect(MPI_Win_create(memory, 64, 0, MPI_INFO_NULL, WORLD, &win) !=
+               MPI_SUCCESS, "a window of units of 0 bytes");
+        expect(MPI_Win_create(memory, -1, 1, MPI_INFO_NULL, WORLD, &win) !=
+               MPI_SUCCESS, "a window of less than 0 bytes");
+    }
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Win_create(memory, 64, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_fence(0, win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(edge_mem(), memory);
+}
+
 /* A flush of no rank completes no get. Open MPI refuses it, or crashes. */
 static void edge_flush_no_rank(void)
 {
@@ -1638,6 +1657,7 @@ int main(int argc, char **argv)
     look = malloc(room + 2 * GUARD);
     MPI_Comm_group(WORLD, &everybody);
 
+    edge_rejected();
     edge_short_gets();
     edge_flush_no_rank();
     edge_handler();
