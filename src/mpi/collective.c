@@ -229,6 +229,38 @@ bool ucx_mp_mpi_collective_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
     return true;
 }
 
+/* Return whether the MPI rejects this rank's NULL or MPI_IN_PLACE, or one of
+   its counts; other ranks do not learn of it */
+static bool is_rejected(const ucx_mp_mpi_comm_t *state,
+                        const ucx_mp_mpi_collective_t *args)
+{
+    const void *buffer = ((args->kind == UCT_CUDA_COLL_KIND_REDUCE) &&
+                          (args->root != state->rank)) ?
+                                 args->sendbuf :
+                                 args->recvbuf;
+    int i;
+
+    for (i = 0; (args->counts.values != NULL) && (i < state->size); ++i) {
+        if (ucx_mp_mpi_vector_at(args->counts, i) < 0) {
+            return true;
+        }
+    }
+#ifndef OPEN_MPI
+    if (args->sendbuf == NULL) {
+        return true;
+    }
+    /* MPICH does not check an empty result */
+    if ((args->counts.values != NULL) &&
+        (ucx_mp_mpi_vector_at(args->counts, state->rank) == 0)) {
+        return false;
+    }
+    if (buffer == NULL) {
+        return true;
+    }
+#endif
+    return buffer == MPI_IN_PLACE;
+}
+
 bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
                            const ucx_mp_mpi_collective_t *args, int *rc_p)
 {
@@ -241,7 +273,8 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
     if (state == NULL) {
         return false;
     } else if (state->nodes != NULL) {
-        return ucx_mp_mpi_nodes_collective(state->nodes, args, rc_p);
+        return !is_rejected(state, args) &&
+               ucx_mp_mpi_nodes_collective(state->nodes, args, rc_p);
     } else if (ucx_mp_mpi_comm_take_declined(state)) {
         return false;
     }
@@ -292,38 +325,6 @@ static bool is_queueable(const ucx_mp_mpi_comm_t *state,
     return (count > 0) && (args->root >= 0) && (args->root < state->size) &&
            (state->size <= UCT_CUDA_COLL_API_RANKS) &&
            ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type);
-}
-
-/* Return whether the MPI rejects this rank's NULL or MPI_IN_PLACE, or one of
-   its counts; other ranks do not learn of it */
-static bool is_rejected(const ucx_mp_mpi_comm_t *state,
-                        const ucx_mp_mpi_collective_t *args)
-{
-    const void *buffer = ((args->kind == UCT_CUDA_COLL_KIND_REDUCE) &&
-                          (args->root != state->rank)) ?
-                                 args->sendbuf :
-                                 args->recvbuf;
-    int i;
-
-    for (i = 0; (args->counts.values != NULL) && (i < state->size); ++i) {
-        if (ucx_mp_mpi_vector_at(args->counts, i) < 0) {
-            return true;
-        }
-    }
-#ifndef OPEN_MPI
-    if (args->sendbuf == NULL) {
-        return true;
-    }
-    /* MPICH does not check an empty result */
-    if ((args->counts.values != NULL) &&
-        (ucx_mp_mpi_vector_at(args->counts, state->rank) == 0)) {
-        return false;
-    }
-    if (buffer == NULL) {
-        return true;
-    }
-#endif
-    return buffer == MPI_IN_PLACE;
 }
 
 /* Return whether the MPI rejects one pointer for both buffers likewise */

@@ -41,6 +41,8 @@ enum {
     FAULT_ROOT,   /* a broadcast with another root */
     FAULT_LEAVE,  /* no error: the last rank falls back, and frees its
                      communicator */
+    FAULT_REJECTED, /* no result buffer: an error on this rank alone, which
+                       repeats the call */
     FAULT_KERNEL  /* a failed kernel and its unusable context: an error on all
                      ranks, and the program ends */
 };
@@ -147,6 +149,16 @@ static void try_leaving(float *recv)
     }
 }
 
+/* Let the MPI reject the call of rank 1. No other rank learns of it. */
+static void try_rejected(const float *send)
+{
+    if ((world_rank == 1) &&
+        (MPI_Allreduce(send, MPI_IN_PLACE, (int)(ar_max / sizeof(*send)),
+                       MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS)) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "a call without a result succeeds");
+    }
+}
+
 /* Fail the next kernel of this process on an emulated node. */
 static void fail_kernel(void)
 {
@@ -170,6 +182,9 @@ static void try_fault(const float *send, float *recv)
         return;
     } else if (ar_fault == FAULT_LEAVE) {
         try_leaving(recv);
+        return;
+    } else if (ar_fault == FAULT_REJECTED) {
+        try_rejected(send);
         return;
     }
 
@@ -255,7 +270,7 @@ static void parse(int argc, char **argv)
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
     static const char *const fault_names[] = {"none", "differ", "short", "die",
                                               "call", "root", "leave",
-                                              "kernel",
+                                              "rejected", "kernel",
                                               NULL};
     static const ucx_mp_option_t options[] = {
         UCX_MP_SIZE("min-size", ar_min, 4, (size_t)4 << 30, "smallest buffer"),

@@ -71,13 +71,16 @@ nodes_fault() {
         --calls 1
 }
 
-# nodes_faults: a node whose GPUs fail sums in host memory, only this node; other
-# failures give an error on all nodes, and no rank waits for another
+# nodes_faults: a node whose GPUs fail sums in host memory, only this node. No other rank learns of
+# a call that the MPI rejects on one rank. Other failures give an error on all nodes, and no rank
+# waits for another.
 nodes_faults() {
     local mpirun programs log=$ucx_mp_build/log/nodes-faults.out
     mpi_tools distribution || return
-    nodes_fault cuModuleLoadData:1:218 && nodes_fault cuMemHostRegister:1:2 ||
-        return
+    nodes_fault cuModuleLoadData:1:218 && nodes_fault cuMemHostRegister:1:2 &&
+        passing_on '^ucx_mp_allreduce_checked: 4 calls .* 0 wrong' \
+            nodes_run 2 4 ucx_mp_allreduce_checked --fault rejected \
+            --min-size 256K --max-size 1M --calls 1 || return
     nodes_run 2 4 ucx_mp_allreduce_checked --fault short --min-size 1K \
         --max-size 1K > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
     [ "$(grep -c "^rank [023]: .* another rank's buffer ends" "$log")" -eq 3 ] &&
