@@ -249,10 +249,8 @@ void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
     }
 }
 
-/* Return the packed size of the buffer to which only the received bytes of a
-   message may be written; 0: none. A staged copy that was read before is
-   written back completely. */
-static size_t call_partial(const ucx_mp_mpi_call_t *call)
+/* A staged copy that was read before is written back completely */
+size_t ucx_mp_mpi_message_partial(const ucx_mp_mpi_call_t *call)
 {
     unsigned i;
 
@@ -269,7 +267,7 @@ static size_t call_partial(const ucx_mp_mpi_call_t *call)
 void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
                                 const MPI_Status *status)
 {
-    const size_t size = call_partial(call);
+    const size_t size = ucx_mp_mpi_message_partial(call);
     MPI_Count bytes   = 0;
     int is_cancelled  = 0;
 

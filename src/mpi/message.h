@@ -133,6 +133,10 @@ static inline MPI_Status *ucx_mp_mpi_message_status(MPI_Status *status,
     return (status == MPI_STATUS_IGNORE) ? own : status;
 }
 
+/* Return the packed size of the buffer to which only the received bytes of a
+   message may be written; 0: none. */
+size_t ucx_mp_mpi_message_partial(const ucx_mp_mpi_call_t *call);
+
 /* Set the call's received bytes from the status of the MPI's call; 0 if the
    message was cancelled, or longer than the buffer. Does nothing if no buffer
    depends on it. */

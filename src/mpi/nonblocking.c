@@ -416,7 +416,6 @@ static pending_t *pending_new(ucx_mp_mpi_call_t *call, uintptr_t key)
 
 int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
-    MPI_Status status;
     int is_over = 0;
 
     if (!ucx_mp_mpi_in_progress) {
@@ -430,16 +429,15 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     }
 
     /* A request that is complete at once may share its handle with others:
-       finish it now. A staging error is reported on completion. */
+       finish it now. A staging error is reported on completion. A receive has a
+       request of its own, and MPICH raises its error as soon as asked. */
     if (call->rc != MPI_SUCCESS) {
         return ucx_mp_mpi_call_end(call);
     }
-    if (!ucx_mp_mpi_in_progress &&
-        ((ucx_mp_mpi_pmpi.Request_get_status(*request, &is_over, &status) !=
+    if (!ucx_mp_mpi_in_progress && (ucx_mp_mpi_message_partial(call) == 0) &&
+        ((ucx_mp_mpi_pmpi.Request_get_status(*request, &is_over,
+                                             MPI_STATUS_IGNORE) !=
           MPI_SUCCESS) || is_over)) {
-        if (is_over) {
-            ucx_mp_mpi_message_arrived(call, &status);
-        }
         return ucx_mp_mpi_call_end(call);
     }
 

@@ -487,14 +487,29 @@ static void try_buffered(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_space);
 }
 
-/* A message that is too long, and has arrived before the receive, leaves Open
-   MPI's buffer as it is. */
-static void try_truncated(void)
+#if MPI_VERSION < 5
+/* Begin to receive a message of this rank that has arrived. Open MPI's own
+   matched receives crash if the message is too long. */
+static int receive_arrived(int *buffer, MPI_Datatype type, MPI_Request *request)
 {
 #ifdef OPEN_MPI
+    MPI_Probe(world_rank, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return MPI_Irecv(buffer, 1, type, world_rank, 5, MPI_COMM_WORLD, request);
+#else
+    MPI_Message message;
+
+    MPI_Mprobe(world_rank, 5, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+    return MPI_Imrecv(buffer, 1, type, &message, request);
+#endif
+}
+
+/* A message that is too long, and has arrived before the receive, leaves the
+   buffer as it is. Only the call that completes the request reports it. */
+static void try_truncated(void)
+{
+    int rc = MPI_SUCCESS;
     MPI_Request send, receive;
     MPI_Datatype halves;
-    int rc = MPI_SUCCESS;
     int i;
 
     MPI_Type_vector(2, 1, 2, MPI_INT, &halves);
@@ -504,20 +519,22 @@ static void try_truncated(void)
     for (i = 0; i < 2; ++i) {
         MPI_Isend(gpu, 2 + 2 * i, MPI_INT, world_rank, 5, MPI_COMM_WORLD,
                   &send);
-        MPI_Probe(world_rank, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Irecv((i == 0) ? other + COUNT : other, 1, halves, world_rank, 5,
-                  MPI_COMM_WORLD, &receive);
+        rc = receive_arrived((i == 0) ? other + COUNT : other, halves,
+                             &receive);
+        if ((rc != MPI_SUCCESS) || handled) {
+            wrong("MPI_Irecv", "it fails before its request is complete");
+        }
         rc = MPI_Wait(&receive, MPI_STATUS_IGNORE);
         MPI_Wait(&send, MPI_STATUS_IGNORE);
     }
-    if (rc == MPI_SUCCESS) {
-        wrong("MPI_Irecv", "too long a message is no error");
+    if ((rc == MPI_SUCCESS) || (handled != 1)) {
+        wrong("MPI_Wait", "too long a message is not an error once");
     }
     handled = 0;
     done("MPI_Irecv of too long a message", MPI_SUCCESS, other, 26);
     MPI_Type_free(&halves);
-#endif
 }
+#endif
 
 /* Match many messages to oneself before any is received. */
 static void try_matched(void)
@@ -971,7 +988,9 @@ int main(int argc, char **argv)
     try_buffered();
     try_self();
     try_matched();
+#if MPI_VERSION < 5 /* PyPI's MPICH 5 reports success after the handler */
     try_truncated();
+#endif
 #ifdef HAS_MPI_4
     try_exchange();
     try_freed_exchange();
