@@ -56,7 +56,7 @@ typedef enum {
 
 
 /** Why the GPUs do not carry out a call, or did not complete it. Each reason
- *  has a word (docs/collectives.md). A reason without FAULT concerns this
+ *  has a word (docs/troubleshooting.md). A reason without FAULT concerns this
  *  call only: the next call is tried again. After NO_GPUS all calls fall back
  *  until a rank changes its context. */
 typedef enum {
@@ -193,7 +193,7 @@ typedef struct {
     void (*sync)(const void *address);
 
     /** Return the number of failures reported on the segment: a cheap check
-     *  before board_failed(). */
+     *  before segment_failed_rank(). */
     const uint32_t *(*segment_failures)(const uct_cuda_node_segment_t *segment);
 
     /**

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 
-/* docs/collectives.md explains each reason */
+/* docs/troubleshooting.md explains each reason */
 static const struct {
     const char *word, *sentence;
 } reasons[UCT_CUDA_COLL_REASON_LAST] = {
