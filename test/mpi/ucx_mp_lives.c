@@ -351,6 +351,19 @@ static void leave_window(end_t *end)
     }
 }
 
+/* Destroy a worker that has dropped messages, after UCX's one-time callbacks:
+   1.22 frees the remaining ones twice. */
+static void worker_destroy(end_t *end)
+{
+    unsigned i;
+
+    for (i = 0; i < 8; ++i) {
+        ucx.ucp_worker_progress(end->worker);
+    }
+
+    ucx.ucp_worker_destroy(end->worker);
+}
+
 
 /* ------------------------------------------------------------------ modes */
 
@@ -359,7 +372,7 @@ static void leave_window(end_t *end)
 static void mode_destroy(int role, int fd)
 {
     uint8_t *buffer;
-    unsigned i, k;
+    unsigned i;
     end_t end;
 
     gpu_use(role);
@@ -372,12 +385,7 @@ static void mode_destroy(int role, int fd)
         ep_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
         leave_window(&end);
 
-        /* Run UCX's one-time callbacks: 1.22 frees the remaining ones twice */
-        for (k = 0; k < 8; ++k) {
-            ucx.ucp_worker_progress(end.worker);
-        }
-
-        ucx.ucp_worker_destroy(end.worker);
+        worker_destroy(&end);
         ucx.ucp_cleanup(end.context);
         meet(fd);
     }
@@ -454,7 +462,7 @@ static void mode_killed(int role, int fd)
         memset(&next, 0, sizeof(next));
         context_open(&next);
         worker_open(&next);
-        ucx.ucp_worker_destroy(end.worker);
+        worker_destroy(&end);
         ucx.ucp_cleanup(end.context);
         ucx.ucp_worker_destroy(next.worker);
         ucx.ucp_cleanup(next.context);
