@@ -77,15 +77,29 @@ void uct_cuda_first_use_note_remap(void *address, size_t length)
     _(cuCtxCreate_v4, 0, (CUcontext *a, void *b, unsigned c, CUdevice d), \
       (a, b, c, d))
 
-#define DEFINE_HOOK(_symbol, _must, _params, _args) \
+#define DEFINE_MEMORY_HOOK(_symbol, _must, _params, _args) \
     static CUresult (*_symbol##_original) _params; \
     static CUresult _symbol##_hook _params \
     { \
         note_use(); \
         return _symbol##_original _args; \
     }
-MEMORY_HOOKS(DEFINE_HOOK)
-CONTEXT_HOOKS(DEFINE_HOOK)
+MEMORY_HOOKS(DEFINE_MEMORY_HOOK)
+
+/* Contexts are noted once they exist: only then has the driver reserved
+ * addresses, and nobody can have memory of a context before it is returned. */
+#define DEFINE_CONTEXT_HOOK(_symbol, _must, _params, _args) \
+    static CUresult (*_symbol##_original) _params; \
+    static CUresult _symbol##_hook _params \
+    { \
+        const CUresult result = _symbol##_original _args; \
+        \
+        if (result == CUDA_SUCCESS) { \
+            note_use(); \
+        } \
+        return result; \
+    }
+CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
 
 static CUresult (*cuMemMap_original)(CUdeviceptr address, size_t length,
                                      size_t offset, unsigned long long handle,

@@ -24,9 +24,10 @@ ucs_status_t uct_cuda_first_use_hook_maps(void);
 
 
 /**
- * Call @a func once, before the first context or GPU memory of the process is
- * created, inside that driver call and in its thread. Once in a process; the
- * driver must be loaded, and uct_cuda_first_use_hook_maps() have succeeded.
+ * Call @a func once, after the first context of the process is created or
+ * before its first GPU memory is, inside that driver call and in its thread.
+ * Once in a process; the driver must be loaded, and
+ * uct_cuda_first_use_hook_maps() have succeeded.
  *
  * @return UCS_OK; UCS_ERR_BUSY: another thread may have begun already;
  *         UCS_ERR_UNSUPPORTED: the functions cannot be hooked. On failure @a
@@ -38,7 +39,7 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void));
  *  process that may have other GPU memory. */
 ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
 
-/** Like uct_cuda_first_use_watch(), before the next context, in a process that
+/** Like uct_cuda_first_use_watch(), after the next context, in a process that
  *  may use GPUs already and whose UCX hooks the functions that allocate. */
 ucs_status_t uct_cuda_first_use_watch_contexts(void (*func)(void));
 
