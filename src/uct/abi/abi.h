@@ -354,7 +354,8 @@ typedef struct {
 } uct_abi_list_t;
 
 /* Operations of an interface and its endpoints. NULL means UCS_ERR_UNSUPPORTED
-   unless noted otherwise. */
+   unless noted otherwise; iface_query, ep_create, iface_is_reachable,
+   estimate_perf and host's iface_get_device_address are required. */
 struct uct_abi_iface_ops {
     uct_iface_ops_t host; /* for UCX's table, without a function in between;
                              replaced there: iface_query, ep_create,
