@@ -99,10 +99,10 @@ static void taken_add(pending_t **taken_p, pending_t *pending, int index)
     *taken_p       = pending;
 }
 
-/* Remove all calls with a request in the array, and return them as a list. The
-   MPI reports a missing array.
+/* Remove all calls with a request in the array, and return them as a list.
    Replace requests started by this library by their active ones, which precede
-   them in the list; requests_settle() restores them. */
+   them in the list; requests_settle() restores them. The MPI reports a missing
+   array. */
 static pending_t *requests_take(int count, MPI_Request *requests)
 {
     pending_t *taken = NULL;
