@@ -3,6 +3,7 @@
 
 #include <mpi/module.h>
 #include <mpi/symbols.h>
+#include <uct/cuda/base/access.h>
 #include <uct/cuda/base/capture.h>
 
 #include <dlfcn.h>
@@ -175,46 +176,6 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
                                             UCX_MP_MPI_MEMORY_HOST;
 }
 
-/* Return whether the driver reports the access rights of a GPU to memory, and
-   get them. */
-static bool get_access(int device, const void *address,
-                       unsigned long long *flags_p)
-{
-    const CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
-                                    .id   = device};
-
-    return (driver.cuMemGetAccess != NULL) &&
-           (driver.cuMemGetAccess(flags_p, &location, (CUdeviceptr)address) ==
-            CUDA_SUCCESS);
-}
-
-/* Return the GPU whose contexts can copy memory without a context: the one that
-   it is on, unless the program has opened it to others only, as it does with a
-   peer's memory that it imports. */
-static int gpu_of_unowned(const void *address, int location)
-{
-    int device, current = -1, count = 0;
-    unsigned long long flags;
-
-    if (!get_access(location, address, &flags) || (flags != 0)) {
-        return location;
-    }
-
-    if ((driver.cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
-        get_access(current, address, &flags) && (flags != 0)) {
-        return current;
-    }
-
-    (void)driver.cuDeviceGetCount(&count);
-    for (device = 0; device < count; ++device) {
-        if (get_access(device, address, &flags) && (flags != 0)) {
-            return device;
-        }
-    }
-
-    return location;
-}
-
 /* Find the context of memory, NULL if it has none, and its GPU, -1 if it is on
    the host. */
 static CUresult memory_place(const void *address, CUcontext *ctx_p,
@@ -233,8 +194,9 @@ static CUresult memory_place(const void *address, CUcontext *ctx_p,
                                               (CUdeviceptr)address);
     if (type == CU_MEMORYTYPE_HOST) {
         *device_p = -1;
-    } else if ((*ctx_p == NULL) && (*device_p >= 0)) {
-        *device_p = gpu_of_unowned(address, *device_p);
+    } else if ((*ctx_p == NULL) && (type == CU_MEMORYTYPE_DEVICE)) {
+        *device_p = uct_cuda_access_gpu(&driver, (CUdeviceptr)address,
+                                        *device_p);
     }
     return result;
 }
@@ -417,7 +379,8 @@ bool ucx_mp_mpi_gpu_is_reached(const void *address)
            (ctx != NULL) || (device < 0) ||
            (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS) ||
            (current == device) ||
-           (get_access(current, address, &flags) &&
+           (uct_cuda_access_get(&driver, current, (CUdeviceptr)address,
+                                &flags) &&
             (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 

@@ -59,11 +59,6 @@ static int (*module_load)(void **module_p, const char *ptx);
 static int (*module_global)(ucx_mp_ptr_t *ptr_p, size_t *size_p, void *module,
                             const char *name);
 
-static void check_call(int error, const char *what)
-{
-    ucx_mp_driver_check(error, what);
-}
-
 static void exchange(const void *mine, void *other, size_t size)
 {
     MPI_Sendrecv(mine, (int)size, MPI_BYTE, !imported_rank, 0, other, (int)size,
@@ -78,9 +73,9 @@ static ucx_mp_ptr_t import_handle(ucx_mp_ptr_t *owned_p)
     handle_t mine, other;
 
     UCX_MP_DRIVER(alloc, owned_p, IMPORTED_SIZE);
-    check_call(ipc_get(&mine, *owned_p), "cuIpcGetMemHandle");
+    ucx_mp_driver_check(ipc_get(&mine, *owned_p), "cuIpcGetMemHandle");
     exchange(&mine, &other, sizeof(mine));
-    check_call(ipc_open(&imported, other, 1), "cuIpcOpenMemHandle");
+    ucx_mp_driver_check(ipc_open(&imported, other, 1), "cuIpcOpenMemHandle");
     return imported;
 }
 
@@ -124,10 +119,11 @@ static ucx_mp_ptr_t import_descriptor(ucx_mp_ptr_t *owned_p)
     int fd;
 
     UCX_MP_DRIVER(create, &handle, IMPORTED_SIZE, &ucx_mp_driver.prop, 0);
-    check_call(fd_export(&fd, handle, 1, 0), "cuMemExportToShareableHandle");
+    ucx_mp_driver_check(fd_export(&fd, handle, 1, 0),
+                        "cuMemExportToShareableHandle");
     other = exchange_descriptors(fd);
-    check_call(fd_import(&imported, other, 1),
-               "cuMemImportFromShareableHandle");
+    ucx_mp_driver_check(fd_import(&imported, other, 1),
+                        "cuMemImportFromShareableHandle");
     close((int)(intptr_t)other);
     *owned_p = map(handle);
     return map(imported);
@@ -141,20 +137,22 @@ static ucx_mp_ptr_t import_pool(ucx_mp_ptr_t *owned_p)
     ucx_mp_ptr_t ptr;
     int fd;
 
-    check_call(pool_export(&fd, pool, 1, 0),
-               "cuMemPoolExportToShareableHandle");
+    ucx_mp_driver_check(pool_export(&fd, pool, 1, 0),
+                        "cuMemPoolExportToShareableHandle");
     other_fd = exchange_descriptors(fd);
-    check_call(pool_import(&imported, other_fd, 1, 0),
-               "cuMemPoolImportFromShareableHandle");
+    ucx_mp_driver_check(pool_import(&imported, other_fd, 1, 0),
+                        "cuMemPoolImportFromShareableHandle");
     close((int)(intptr_t)other_fd);
     UCX_MP_DRIVER(get_device, &access.location);
-    check_call(pool_access(imported, &access, 1), "cuMemPoolSetAccess");
+    ucx_mp_driver_check(pool_access(imported, &access, 1),
+                        "cuMemPoolSetAccess");
     UCX_MP_DRIVER(alloc_from_pool, owned_p, IMPORTED_SIZE, pool, NULL);
     UCX_MP_DRIVER(stream_synchronize, NULL);
-    check_call(pointer_export(&mine, *owned_p), "cuMemPoolExportPointer");
+    ucx_mp_driver_check(pointer_export(&mine, *owned_p),
+                        "cuMemPoolExportPointer");
     exchange(&mine, &other, sizeof(mine));
-    check_call(pointer_import(&ptr, imported, &other),
-               "cuMemPoolImportPointer");
+    ucx_mp_driver_check(pointer_import(&ptr, imported, &other),
+                        "cuMemPoolImportPointer");
     return ptr;
 }
 
@@ -166,9 +164,9 @@ static ucx_mp_ptr_t find_variable(void)
     void *module;
     size_t size;
 
-    check_call(module_load(&module, ptx), "cuModuleLoadData");
-    check_call(module_global(&ptr, &size, module, "field"),
-               "cuModuleGetGlobal");
+    ucx_mp_driver_check(module_load(&module, ptx), "cuModuleLoadData");
+    ucx_mp_driver_check(module_global(&ptr, &size, module, "field"),
+                        "cuModuleGetGlobal");
     return ptr;
 }
 

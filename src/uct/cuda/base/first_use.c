@@ -12,6 +12,8 @@
 
 static void (*on_first_use)(void);
 
+static void (*on_context)(void);
+
 static uct_cuda_remap_func_t on_remap;
 
 /* Variable of the MPI interposition library (src/mpi), which queries no buffer
@@ -28,6 +30,16 @@ static void note_use(void)
         if (no_gpu_memory_yet != NULL) {
             __atomic_store_n(no_gpu_memory_yet, 0, __ATOMIC_RELEASE);
         }
+        func();
+    }
+}
+
+static void note_context(void)
+{
+    void (*func)(void) = __atomic_load_n(&on_context, __ATOMIC_ACQUIRE);
+
+    if ((func != NULL) &&
+        (__atomic_exchange_n(&on_context, NULL, __ATOMIC_ACQ_REL) != NULL)) {
         func();
     }
 }
@@ -95,7 +107,7 @@ MEMORY_HOOKS(DEFINE_MEMORY_HOOK)
         const CUresult result = _symbol##_original _args; \
         \
         if (result == CUDA_SUCCESS) { \
-            note_use(); \
+            note_context(); \
         } \
         return result; \
     }
@@ -179,10 +191,10 @@ ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void))
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_first_use_watch_contexts(void (*func)(void))
+void uct_cuda_first_use_watch_contexts(void (*func)(void))
 {
-    __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
-    return install(context_hooks, ucs_static_array_size(context_hooks));
+    __atomic_store_n(&on_context, func, __ATOMIC_RELEASE);
+    (void)install(context_hooks, ucs_static_array_size(context_hooks));
 }
 
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
@@ -194,9 +206,6 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
     }
 
     status = install(memory_hooks, ucs_static_array_size(memory_hooks));
-    if (status == UCS_OK) {
-        status = install(context_hooks, ucs_static_array_size(context_hooks));
-    }
     if (status != UCS_OK) {
         return status;
     }
@@ -207,5 +216,6 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
     }
 
     __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
+    uct_cuda_first_use_watch_contexts(note_use);
     return UCS_OK;
 }

@@ -39,9 +39,9 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void));
  *  process that may have other GPU memory. */
 ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
 
-/** Like uct_cuda_first_use_watch(), after the next context, in a process that
- *  may use GPUs already and whose UCX hooks the functions that allocate. */
-ucs_status_t uct_cuda_first_use_watch_contexts(void (*func)(void));
+/** Call @a func once, after the next context of the process is created, where
+ *  this can be observed: inside that driver call and in its thread. */
+void uct_cuda_first_use_watch_contexts(void (*func)(void));
 
 
 /** Called in any thread of the program, in the driver's call; takes no lock and

@@ -2,6 +2,7 @@
 /* Table of visible GPUs, filled once, and use of their contexts. */
 #include <uct/cuda/base/gpu.h>
 
+#include <uct/cuda/base/access.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
@@ -264,29 +265,14 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
                    UCS_ERR_NO_DEVICE;
 }
 
-/* Get the access rights of a GPU to memory. @return false: the driver does not
- * report them, for example of memory from a pool */
-static bool
-get_access(int device, CUdeviceptr memory, unsigned long long *flags_p)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    const CUmemLocation location    = {
-        .type = CU_MEM_LOCATION_TYPE_DEVICE,
-        .id   = device
-    };
-
-    return (driver->cuMemGetAccess != NULL) &&
-           (driver->cuMemGetAccess(flags_p, &location, memory) ==
-            CUDA_SUCCESS);
-}
-
 bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
                              unsigned long long access)
 {
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned long long flags;
 
-    return (uct_cuda_driver_get()->cuMemGetAccess == NULL) ||
-           (get_access(device, memory, &flags) &&
+    return (driver->cuMemGetAccess == NULL) ||
+           (uct_cuda_access_get(driver, device, memory, &flags) &&
             ((flags & access) == access));
 }
 
@@ -296,29 +282,6 @@ static bool fits(int device, CUdeviceptr memory)
     return (memory == 0) ||
            uct_cuda_gpu_has_access(device, memory,
                                    CU_MEM_ACCESS_FLAGS_PROT_READ);
-}
-
-int uct_cuda_gpu_of_unowned(CUdeviceptr memory, int location)
-{
-    int device, current = -1;
-    unsigned long long flags;
-
-    if (!get_access(location, memory, &flags) || (flags != 0)) {
-        return location;
-    }
-
-    (void)uct_cuda_driver_get()->cuCtxGetDevice(&current);
-    if ((current >= 0) && fits(current, memory)) {
-        return current;
-    }
-
-    for (device = 0; device < uct_cuda_gpu_count(); ++device) {
-        if (fits(device, memory)) {
-            return device;
-        }
-    }
-
-    return location;
 }
 
 /* Use the current context. One that was reset is still current, but

@@ -108,17 +108,6 @@ ucs_status_t uct_cuda_gpu_context_push_for(int device, CUdeviceptr memory,
 bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
                              unsigned long long access);
 
-/**
- * Return the GPU whose contexts can copy memory without a context. It is the
- * one that the memory lies on, unless the program has opened the memory to
- * others only, as it does with a peer's memory that it imports. The driver
- * refuses copies in a context of a GPU without access, also on the GPU itself
- * (H200, driver 580).
- *
- * @param location  GPU of the memory, returned if no GPU has access.
- */
-int uct_cuda_gpu_of_unowned(CUdeviceptr memory, int location);
-
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context);
 
 /** Undo a push: make the earlier context current again, and release what the

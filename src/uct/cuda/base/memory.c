@@ -2,6 +2,7 @@
 /* Memory detection with the driver's pointer attributes. */
 #include <uct/cuda/base/memory.h>
 
+#include <uct/cuda/base/access.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
@@ -145,8 +146,8 @@ is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
            has_handle(address);
 }
 
-/* The driver may report no GPU for managed memory */
-static uct_cuda_end_t end_of_managed(int ordinal)
+/* The driver may report no GPU for managed memory, and a hidden one's memory */
+static uct_cuda_end_t end_of(int ordinal)
 {
     return (ordinal < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(ordinal);
 }
@@ -154,10 +155,10 @@ static uct_cuda_end_t end_of_managed(int ordinal)
 static uct_cuda_end_t
 end_of_gpu(const void *address, CUcontext context, int ordinal)
 {
-    return uct_cuda_end_gpu(
-            (context != NULL) ?
-                    ordinal :
-                    uct_cuda_gpu_of_unowned((CUdeviceptr)address, ordinal));
+    return end_of((context != NULL) ?
+                          ordinal :
+                          uct_cuda_access_gpu(uct_cuda_driver_get(),
+                                              (CUdeviceptr)address, ordinal));
 }
 
 void uct_cuda_memory_query(const void *address, size_t length,
@@ -189,7 +190,7 @@ void uct_cuda_memory_query(const void *address, size_t length,
 
     if (is_managed) {
         memory->type = UCS_MEMORY_TYPE_CUDA_MANAGED;
-        memory->end  = end_of_managed(ordinal);
+        memory->end  = end_of(ordinal);
     } else if (memory_type == CU_MEMORYTYPE_DEVICE) {
         memory->type = UCS_MEMORY_TYPE_CUDA;
         memory->end  = end_of_gpu(address, context, ordinal);
@@ -238,7 +239,7 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
     is_answered = get_attributes(address, sizeof(values) / sizeof(values[0]),
                                  values);
     if (is_answered && is_managed) {
-        *end_p = end_of_managed(ordinal);
+        *end_p = end_of(ordinal);
     } else if (is_answered && (memory_type == CU_MEMORYTYPE_DEVICE)) {
         *end_p = end_of_gpu(address, *context_p, ordinal);
         if (*context_p == NULL) {

@@ -69,13 +69,15 @@ static ucs_status_t watch_memory(uct_abi_memtype_cache_state_t state)
 void uct_cuda_memtype_setup(void)
 {
     uct_abi_memtype_cache_state_t state;
+    bool is_hooked, is_first;
 
     pthread_mutex_lock(&memtype.lock);
-    state = uct_abi_memtype_cache_state();
-    __atomic_store_n(&memtype.is_hooked,
-                     (state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ||
-                             (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS),
-                     __ATOMIC_RELAXED);
+    state     = uct_abi_memtype_cache_state();
+    is_hooked = (state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ||
+                (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS);
+    is_first  = (state != UCT_ABI_MEMTYPE_CACHE_OFF) && !memtype.is_tried;
+    memtype.is_tried |= is_first;
+    __atomic_store_n(&memtype.is_hooked, is_hooked, __ATOMIC_RELAXED);
     /* enabled now instead of at the first copy: no other thread is in malloc()
      * yet */
     if (state != UCT_ABI_MEMTYPE_CACHE_OFF) {
@@ -83,14 +85,12 @@ void uct_cuda_memtype_setup(void)
     }
 
     observe(state);
-    if ((state == UCT_ABI_MEMTYPE_CACHE_HOOKED) && !memtype.is_tried) {
-        memtype.is_tried = true;
-        (void)uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
+    if (is_hooked && is_first) {
+        uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
     }
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
         (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
-        if (!memtype.is_tried) {
-            memtype.is_tried   = true;
+        if (is_first) {
             memtype.is_watched = (watch_memory(state) == UCS_OK);
             uct_cuda_debug("the cache of memory types %s",
                            memtype.is_watched ?

@@ -369,7 +369,7 @@ static void submit_coalesced(uct_cuda_queue_t *queue, bool is_all)
 {
     uct_cuda_copy_coalescer_t *coalescer = queue->coalescer;
 
-    if (is_all || uct_cuda_queue_is_idle(queue)) {
+    if (is_all || (queue->active == NULL)) {
         coalescer->max_count = FIRST_COUNT;
     }
     if (!is_all) {
