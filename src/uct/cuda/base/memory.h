@@ -16,7 +16,9 @@ typedef struct {
     /** HOST, CUDA or CUDA_MANAGED. CUDA also for host memory from
      *  cuMemCreate: no CPU accesses it then, as in stock UCX since 1.18 */
     ucs_memory_type_t  type;
-    uct_cuda_end_t     end;       /**< GPU, host memory, or host VMM memory */
+    /** GPU that copies the memory, not always the one that it lies on
+     *  (base/access.h); host memory, or host VMM memory */
+    uct_cuda_end_t     end;
     /** Owning context; NULL for pool and VMM memory, which belong to no
      *  context */
     CUcontext          context;
