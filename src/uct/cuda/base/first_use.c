@@ -10,9 +10,9 @@
 #include <dlfcn.h>
 
 
-static void (*on_first_use)(void);
+typedef void (*once_func_t)(void);
 
-static void (*on_context)(void);
+static once_func_t on_first_use, on_context;
 
 static uct_cuda_remap_func_t on_remap;
 
@@ -21,12 +21,19 @@ static uct_cuda_remap_func_t on_remap;
 static int *no_gpu_memory_yet;
 
 
+/* Return the function for the first caller, and NULL for all others */
+static once_func_t take(once_func_t *func_p)
+{
+    return (__atomic_load_n(func_p, __ATOMIC_ACQUIRE) == NULL) ?
+                   NULL :
+                   __atomic_exchange_n(func_p, NULL, __ATOMIC_ACQ_REL);
+}
+
 static void note_use(void)
 {
-    void (*func)(void) = __atomic_load_n(&on_first_use, __ATOMIC_ACQUIRE);
+    const once_func_t func = take(&on_first_use);
 
-    if ((func != NULL) &&
-        (__atomic_exchange_n(&on_first_use, NULL, __ATOMIC_ACQ_REL) != NULL)) {
+    if (func != NULL) {
         if (no_gpu_memory_yet != NULL) {
             __atomic_store_n(no_gpu_memory_yet, 0, __ATOMIC_RELEASE);
         }
@@ -36,10 +43,9 @@ static void note_use(void)
 
 static void note_context(void)
 {
-    void (*func)(void) = __atomic_load_n(&on_context, __ATOMIC_ACQUIRE);
+    const once_func_t func = take(&on_context);
 
-    if ((func != NULL) &&
-        (__atomic_exchange_n(&on_context, NULL, __ATOMIC_ACQ_REL) != NULL)) {
+    if (func != NULL) {
         func();
     }
 }

@@ -146,7 +146,8 @@ is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
            has_handle(address);
 }
 
-/* The driver may report no GPU for managed memory, and a hidden one's memory */
+/* The driver reports no GPU for memory of a hidden GPU, and may report none for
+ * managed memory */
 static uct_cuda_end_t end_of(int ordinal)
 {
     return (ordinal < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(ordinal);
