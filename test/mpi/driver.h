@@ -31,7 +31,6 @@ typedef struct {
 /* Member name, exported name, arguments */
 #define UCX_MP_DRIVER_FUNCTIONS(_) \
     _(get_device, "cuCtxGetDevice", (int *device_p)) \
-    _(num_devices, "cuDeviceGetCount", (int *count_p)) \
     _(get_info, "cuMemGetInfo_v2", (size_t *free_p, size_t *total_p)) \
     _(alloc, "cuMemAlloc_v2", (ucx_mp_ptr_t *ptr_p, size_t size)) \
     _(alloc_managed, "cuMemAllocManaged", \

@@ -252,7 +252,7 @@ static int ucx_mp_gpu_next(void)
     const int self = ucx_mp_driver.prop.location;
     int count, next = self, can = 0;
 
-    UCX_MP_DRIVER(num_devices, &count);
+    ucx_mp_gpu_check(ucx_mp_gpu.device_count(&count), "cuDeviceGetCount", 0);
     do {
         next = (next + 1) % count;
         if (next != self) {
