@@ -132,7 +132,7 @@ int main(int argc, char **argv)
 {
     static const size_t sizes[] = {4096, 300001, 3 << 20, (16 << 20) + 12345,
                                    64 << 20};
-    int count, from_count, to_count, transfers = 0, rounds;
+    int rank, ranks, count, from_count, to_count, transfers = 0, rounds;
     self_end_t from, to;
     char why[256] = "";
     double rate = 0;
@@ -140,8 +140,10 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_self";
     MPI_Init(&argc, &argv);
-    if ((argc != 1) && (argc != 3)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_self [D|H|P D|H|P]");
+    ucx_mp_get_rank(&rank, &ranks);
+    if (((argc != 1) && (argc != 3)) || (ranks != 1)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE,
+                   "usage: ucx_mp_self [D|H|P D|H|P], one rank");
     }
 
     from  = self_parse((argc == 3) ? argv[1] : "D");
