@@ -51,7 +51,7 @@ static attached_t *attached_take(const void *memory)
         attached_t *attached; \
         int rc; \
         \
-        if (ucx_mp_mpi_is_straight() || (size < 0) || \
+        if (ucx_mp_mpi_passes_through() || (size < 0) || \
             !ucx_mp_mpi_pointers_are_gpu(buffer, buffer)) { \
             return ucx_mp_mpi_pmpi._attach(buffer, size); \
         } \

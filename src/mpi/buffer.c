@@ -158,7 +158,7 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
         return size;
     }
 
-    if (ucx_mp_mpi_gpu_holds(low, size)) {
+    if (ucx_mp_mpi_gpu_is_one_allocation(low, size)) {
         buffer->is_single = true;
         buffer->on_gpu   = low;
         return size;

@@ -276,7 +276,7 @@ void ucx_mp_mpi_call_blocks(ucx_mp_mpi_call_t *call, unsigned use,
     }
 }
 
-bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank)
+bool ucx_mp_mpi_rank_is_self(MPI_Comm comm, int rank)
 {
     int is_inter, own;
 

@@ -90,7 +90,7 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
 /* Return whether to make the MPI's own call unchanged: the process uses no GPU,
    or the MPI supports GPU memory itself. Pointers are not checked: a datatype
    may lead from host memory to GPU memory. */
-static inline bool ucx_mp_mpi_is_straight(void)
+static inline bool ucx_mp_mpi_passes_through(void)
 {
     return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_pmpi.stages;
 }
@@ -141,7 +141,7 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
 /* Return whether `rank` is the calling rank, or MPI_ANY_SOURCE and there is no
    other rank; false in an intercommunicator. */
-bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank);
+bool ucx_mp_mpi_rank_is_self(MPI_Comm comm, int rank);
 
 /* Copy the data to staging memory and point the wrapper's arguments there. A
    failure is raised, and reported to the other ranks of a collective.

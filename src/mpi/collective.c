@@ -50,8 +50,8 @@ static bool request_counts(call_request_t *request,
 /* Compute the bytes of `count` elements. @return false: the count is negative,
    the size overflows, or the datatype has gaps or is not predefined: it may
    pack in another order. */
-static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
-                        uint64_t *bytes_p)
+static bool contiguous_bytes(MPI_Count count, MPI_Datatype datatype,
+                             uint64_t *bytes_p)
 {
     MPI_Count size;
 
@@ -86,12 +86,12 @@ static bool request_bytes(call_request_t *request,
     request->reason = UCT_CUDA_COLL_NO_DATATYPE;
     what->type = UCX_MP_TYPE_U8;
     sent       = 0;
-    if (is_sent && !plain_bytes(args->count, args->datatype, &sent)) {
+    if (is_sent && !contiguous_bytes(args->count, args->datatype, &sent)) {
         return false;
     }
 
     if (what->counts != NULL) {
-        if (!plain_bytes(1, args->recvtype, &width)) {
+        if (!contiguous_bytes(1, args->recvtype, &width)) {
             return false;
         }
         for (i = 0; i < size; ++i) {
@@ -105,7 +105,7 @@ static bool request_bytes(call_request_t *request,
     }
 
     if (is_received || !is_sent) {
-        if (!plain_bytes(args->recvcount, args->recvtype, &received)) {
+        if (!contiguous_bytes(args->recvcount, args->recvtype, &received)) {
             return false;
         }
 

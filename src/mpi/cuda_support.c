@@ -18,7 +18,7 @@ static bool takes_gpu_memory(void)
 {
     ucx_mp_mpi_pmpi_find();
     return ucx_mp_mpi_pmpi.stages && (ucx_mp_mpi_module() != NULL) &&
-           ucx_mp_mpi_gpu_is_there();
+           ucx_mp_mpi_gpu_is_available();
 }
 
 EXPORTED int MPIX_Query_cuda_support(void)

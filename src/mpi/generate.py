@@ -356,27 +356,28 @@ class Call:
             self.write_on_gpus(name, real)
         if self.window:
             self.write_window()
-        straight = 'ucx_mp_mpi_is_straight()'
+        condition = 'ucx_mp_mpi_passes_through()'
         if self.is_reduction_later():
-            straight = 'ucx_mp_mpi_is_straight() && !ucx_mp_mpi_assists()'
+            condition = 'ucx_mp_mpi_passes_through() && !ucx_mp_mpi_assists()'
         elif self.on_gpus:
-            straight = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
+            condition = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
         elif self.refused:
-            straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
+            condition = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
             if self.name in PARTITIONED:
-                straight += (' ||\n        ucx_mp_mpi_message_has_parts(%s, datatype)'
-                             % ('dest' if 'dest' in self.words() else 'source'))
+                condition += (
+                    ' ||\n        ucx_mp_mpi_message_has_parts(%s, datatype)'
+                    % ('dest' if 'dest' in self.words() else 'source'))
         elif self.window:
-            straight += ' || (target_rank == MPI_PROC_NULL)'
+            condition += ' || (target_rank == MPI_PROC_NULL)'
         elif self.peer:
-            straight = ('ucx_mp_mpi_message_is_straight(%s, %s, buf, count, datatype)'
-                        % (self.comm(), self.peer))
+            condition = ('ucx_mp_mpi_message_passes_through(%s, %s, buf, count, '
+                         'datatype)' % (self.comm(), self.peer))
         elif self.passed():
-            straight += (' && (!ucx_mp_mpi_assists() ||\n        (%s))'
-                         % self.passed())
-        print('    if (%s) {' % straight)
-        print('        return %s;\n    }\n' % self.straight(name, real))
+            condition += (' && (!ucx_mp_mpi_assists() ||\n        (%s))'
+                          % self.passed())
+        print('    if (%s) {' % condition)
+        print('        return %s;\n    }\n' % self.pass_through(name, real))
         if self.refused:
             print('    return %s;' % self.refusal(name))
         else:
@@ -404,7 +405,7 @@ class Call:
               % ('' if self.is_started else
                  ' && ' + self.passing(kind, 'HOST')))
         print('        return %s;\n    }\n\n    {'
-              % self.straight(name, real))
+              % self.pass_through(name, real))
         self.write_arguments(name, kind, words)
         print('        int rc;\n')
         wrong = self.looks_wrong()
@@ -453,7 +454,7 @@ class Call:
         return 'ucx_mp_mpi_comm_end(state, comm, %s, %s)' % (
             rc, is_made if self.on_gpus else 'false')
 
-    def straight(self, name, real):
+    def pass_through(self, name, real):
         """Return the MPI's call without staging. A blocking collective then
         checks for failures that other ranks reported."""
         real = self.ended(real)
@@ -481,7 +482,7 @@ class Call:
         those significant on all ranks, or the root's buffers."""
         names = [name for _, name in self.arguments]
         if 'root' in names:
-            return ('(sendbuf == recvbuf) && ucx_mp_mpi_is_self(comm, root)'
+            return ('(sendbuf == recvbuf) && ucx_mp_mpi_rank_is_self(comm, root)'
                     if 'sendbuf' in names else None)
         wrong = ['(sendbuf == recvbuf)']
         for name in names:

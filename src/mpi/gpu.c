@@ -89,7 +89,7 @@ static void driver_look(void)
     pthread_mutex_unlock(&lock);
 }
 
-bool ucx_mp_mpi_gpu_is_there(void)
+bool ucx_mp_mpi_gpu_is_available(void)
 {
     int count = 0;
 
@@ -384,7 +384,7 @@ bool ucx_mp_mpi_gpu_is_reached(const void *address)
             (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
-bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length)
+bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length)
 {
     ucx_mp_mpi_piece_t piece;
 
@@ -397,7 +397,7 @@ bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length)
                                   ucx_mp_mpi_gpu_is_reached(address));
 }
 
-bool ucx_mp_mpi_gpu_holds(const void *address, size_t length)
+bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length)
 {
     ucx_mp_mpi_piece_t piece;
 

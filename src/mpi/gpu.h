@@ -64,11 +64,11 @@ typedef struct {
 bool ucx_mp_mpi_gpu_is_used(void);
 
 /* Return whether libcuda is loaded and initialised, and finds a GPU. */
-bool ucx_mp_mpi_gpu_is_there(void);
+bool ucx_mp_mpi_gpu_is_available(void);
 
 /* Return the memory type of an address; HOST if the driver does not know it.
    Asks the driver (0.14 to 0.26 us on H200): call this and the functions below
-   only after ucx_mp_mpi_gpu_is_used() or ucx_mp_mpi_gpu_is_there() returned
+   only after ucx_mp_mpi_gpu_is_used() or ucx_mp_mpi_gpu_is_available() returned
    true. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
@@ -78,15 +78,15 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
    the address. */
 bool ucx_mp_mpi_gpu_is_reached(const void *address);
 
-/* Return false if the bytes begin in a GPU allocation and cross its end, or
-   ucx_mp_mpi_gpu_is_reached() does not hold. true also for host memory, and if
-   the driver does not know the address. */
-bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
+/* Return whether the driver takes one copy of these bytes: they do not cross the
+   end of a GPU allocation, and ucx_mp_mpi_gpu_is_reached() holds. true also for
+   host memory, and if the driver does not know the address. */
+bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length);
 
 /* Return whether all bytes are in one allocation of GPU or managed memory; of
    VMM memory: in one mapping. false for memory in the host, also if cuMemCreate
    made it. */
-bool ucx_mp_mpi_gpu_holds(const void *address, size_t length);
+bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length);
 
 /* Allocate GPU memory in the current context. @return Its address; 0 on
    failure. */

@@ -68,7 +68,7 @@ static void matched_put(MPI_Message message, bool is_self)
         rc     = ucx_mp_mpi_pmpi._name _words; \
         if (ucx_mp_mpi_pmpi.stages && (rc == MPI_SUCCESS) && (_is_there)) { \
             matched_put(*message, \
-                        ucx_mp_mpi_is_self(comm, status->MPI_SOURCE)); \
+                        ucx_mp_mpi_rank_is_self(comm, status->MPI_SOURCE)); \
         } \
         return rc; \
     }
@@ -102,7 +102,7 @@ static MPI_Count limit_of(const ucx_mp_mpi_element_t *element)
     return ((most == 0) && (pieces == 1)) ? 1 : most;
 }
 
-bool ucx_mp_mpi_message_find_plain(MPI_Count count, MPI_Datatype datatype)
+bool ucx_mp_mpi_message_find_limit(MPI_Count count, MPI_Datatype datatype)
 {
     ucx_mp_mpi_limit_t *limit = ucx_mp_mpi_limit_entry(datatype);
     MPI_Count most            = INT64_MAX;
@@ -196,9 +196,9 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     }
 
 #ifndef OPEN_MPI
-    is_cpu = is_cpu || ucx_mp_mpi_is_self(call->comm, peer);
+    is_cpu = is_cpu || ucx_mp_mpi_rank_is_self(call->comm, peer);
 #endif
-    if (!is_cpu && ucx_mp_mpi_message_is_plain(count, *type_p)) {
+    if (!is_cpu && ucx_mp_mpi_message_needs_no_packing(count, *type_p)) {
         return;
     }
 

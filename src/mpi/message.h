@@ -22,8 +22,8 @@
 
 
 /* Ask the MPI about a datatype, and cache its limit. @return As
-   ucx_mp_mpi_message_is_plain(). */
-bool ucx_mp_mpi_message_find_plain(MPI_Count count, MPI_Datatype datatype);
+   ucx_mp_mpi_message_needs_no_packing(). */
+bool ucx_mp_mpi_message_find_limit(MPI_Count count, MPI_Datatype datatype);
 
 /*
  * Return whether the MPI shall send these elements as they are, in memory of
@@ -31,8 +31,8 @@ bool ucx_mp_mpi_message_find_plain(MPI_Count count, MPI_Datatype datatype);
  * MPI with CUDA also if they have few pieces and bytes, or the process uses no
  * GPU. Takes about 1 ns if the limit is cached.
  */
-static inline bool ucx_mp_mpi_message_is_plain(MPI_Count count,
-                                               MPI_Datatype datatype)
+static inline bool ucx_mp_mpi_message_needs_no_packing(MPI_Count count,
+                                                       MPI_Datatype datatype)
 {
     const ucx_mp_mpi_limit_t *limit = ucx_mp_mpi_limit_entry(datatype);
 
@@ -41,17 +41,17 @@ static inline bool ucx_mp_mpi_message_is_plain(MPI_Count count,
                                     (count <=
                                      __atomic_load_n(&limit->most,
                                                      __ATOMIC_RELAXED)), 1) ||
-           ucx_mp_mpi_message_find_plain(count, datatype);
+           ucx_mp_mpi_message_find_limit(count, datatype);
 }
 
 
-/* Return whether an Open MPI with CUDA shall send a buffer as it is, as far as
-   that is known without asking the driver. */
+/* Return whether an Open MPI with CUDA shall send a buffer as it is: it needs no
+   packing, or is known to be host memory without asking the driver. */
 static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
                                                 MPI_Count count,
                                                 MPI_Datatype datatype)
 {
-    return ucx_mp_mpi_message_is_plain(count, datatype) ||
+    return ucx_mp_mpi_message_needs_no_packing(count, datatype) ||
            ucx_mp_mpi_pointer_is_heap(buffer);
 }
 
@@ -61,22 +61,22 @@ static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
  * datatype is checked first: for a predefined one, as in most programs without
  * GPUs, no other check is needed.
  */
-static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
-                                                  const void *buffer,
-                                                  MPI_Count count,
-                                                  MPI_Datatype datatype)
+static inline bool ucx_mp_mpi_message_passes_through(MPI_Comm comm, int peer,
+                                                     const void *buffer,
+                                                     MPI_Count count,
+                                                     MPI_Datatype datatype)
 {
 #ifdef OPEN_MPI
     (void)comm;
     (void)peer;
-    return ucx_mp_mpi_message_is_plain(count, datatype) ||
-           (ucx_mp_mpi_is_straight() &&
+    return ucx_mp_mpi_message_needs_no_packing(count, datatype) ||
+           (ucx_mp_mpi_passes_through() &&
             (!ucx_mp_mpi_assists() || ucx_mp_mpi_pointer_is_heap(buffer)));
 #else
     (void)buffer;
-    return ucx_mp_mpi_is_straight() ||
-           (!ucx_mp_mpi_is_self(comm, peer) &&
-            ucx_mp_mpi_message_is_plain(count, datatype));
+    return ucx_mp_mpi_passes_through() ||
+           (!ucx_mp_mpi_rank_is_self(comm, peer) &&
+            ucx_mp_mpi_message_needs_no_packing(count, datatype));
 #endif
 }
 

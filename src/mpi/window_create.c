@@ -182,7 +182,7 @@ static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
     }
 
     /* loads the driver of a rank that uses no GPU */
-    if ((window->control == NULL) || !ucx_mp_mpi_gpu_is_there()) {
+    if ((window->control == NULL) || !ucx_mp_mpi_gpu_is_available()) {
         return false;
     }
 

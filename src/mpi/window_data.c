@@ -88,7 +88,7 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     }
 
     side->high = (ptrdiff_t)side->bytes;
-    if (ucx_mp_mpi_message_is_plain(1, type)) {
+    if (ucx_mp_mpi_message_needs_no_packing(1, type)) {
         return MPI_SUCCESS;
     }
 
@@ -244,8 +244,8 @@ static bool is_in_context(const work_t *work, const side_t *side)
     ucx_mp_mpi_copy_t copy;
     bool is_same;
 
-    if (!ucx_mp_mpi_gpu_holds(side->address + side->low,
-                              side->high - side->low)) {
+    if (!ucx_mp_mpi_gpu_is_one_allocation(side->address + side->low,
+                                          side->high - side->low)) {
         return false;
     }
 
@@ -368,8 +368,8 @@ static int move_packed(work_t *work, const side_t *from, const side_t *to,
                        const side_t *local)
 {
     const bool is_one      = (local->element == NULL) ?
-                                 ucx_mp_mpi_gpu_is_one(local->address,
-                                                       local->bytes) :
+                                 ucx_mp_mpi_gpu_is_copyable(local->address,
+                                                            local->bytes) :
                                  is_in_context(work, local);
     const bool is_direct[] = {!work->target->is_copied,
                               is_one && !work->target->is_copied};
@@ -421,7 +421,7 @@ static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
     work_begin(work);
     side_sync(work, &local);
     if ((local.element == NULL) && (remote->element == NULL) &&
-        ucx_mp_mpi_gpu_is_one(local.address, local.bytes)) {
+        ucx_mp_mpi_gpu_is_copyable(local.address, local.bytes)) {
         ucx_mp_mpi_copy_bytes(&work->copy, to->address, from->address,
                               from->bytes);
         return work_leave(work);
@@ -594,9 +594,9 @@ static bool change_on_gpu(work_t *work, const change_t *change,
     if (change->has_result) {
         side_sync(work, result);
     }
-    if (ucx_mp_mpi_gpu_is_one(origin->address, bytes) &&
+    if (ucx_mp_mpi_gpu_is_copyable(origin->address, bytes) &&
         (!change->has_result ||
-         ucx_mp_mpi_gpu_is_one(result->address, bytes))) {
+         ucx_mp_mpi_gpu_is_copyable(result->address, bytes))) {
         kernels = ucx_mp_mpi_reduce_prepare(&work->copy, op, type);
     }
     if ((kernels != NULL) && is_in_context(work, origin) &&
