@@ -23,13 +23,13 @@ release_of() {
 # until the end: 1.17 crashes (ucp_proto_rndv_rts_abort) if one ends while it
 # sends
 release_moves() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp
     [ -x "$program" ] || { say "no MPI, and so no $program"; return 0; }
     export UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc
     case $ucx_info in
         "$ucx_mp_deps"/*) export LD_LIBRARY_PATH=${ucx_info%/bin/*}/lib ;;
     esac
-    passing_on '^ucx_mp_lives: order, process 0: [1-9][0-9]* messages, 0 wrong' \
+    passing_on '^ucx_mp_ucp: order, process 0: [1-9][0-9]* messages, 0 wrong' \
         "$1" --emulate beluga "$program" order
 }
 

@@ -61,10 +61,10 @@ arm64_moves() {
     local folder
     folder=$(arm64_wheel "$1") || { skip "no libucx-cu12 $1"; return; }
     UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc passing_on \
-        '^ucx_mp_lives: exit, process 0: [1-9][0-9]* messages, 0 wrong' \
+        '^ucx_mp_ucp: exit, process 0: [1-9][0-9]* messages, 0 wrong' \
         arm64_run env LD_LIBRARY_PATH="$folder" \
         "$ucx_mp_arm64_prefix/bin/ucx_mp_run" --emulate beluga \
-        "$ucx_mp_build/arm64/test/mpi/ucx_mp_lives" exit
+        "$ucx_mp_build/arm64/test/mpi/ucx_mp_ucp" exit
 }
 
 # Every day layouts, tables and entry points, which may depend on the processor.

@@ -89,7 +89,7 @@ memory_imported() {
     mpi_tools distribution || return
     wheel_folder ucx-1.16.0.post2 libucx-cu12==1.16.0.post2 ||
         { skip "no libucx-cu12 1.16.0"; return; }
-    lives_ucx cu12 || return
+    ucp_environment cu12 || return
     for ucx in '' ucx-1.16.0.post2 cu12; do
         LD_LIBRARY_PATH=${ucx:+$ucx_mp_deps/$ucx/libucx/lib} \
             passing_on '^ucx_mp_imported: rank 0, 60 messages, 0 wrong' \

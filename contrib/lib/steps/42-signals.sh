@@ -34,15 +34,15 @@ signals_mpi() {
 
 # signals_onesided: puts and gets of all kinds of memory, also by cuda_cma
 signals_onesided() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives signals
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp signals
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
-    lives_ucx cu12 || return
+    ucp_environment cu12 || return
     with_signals "$program" signals
     export UCX_CUDA_CMA_ENABLE=y UCX_TLS=$UCX_TLS,cuda_cma
     for UCX_MP_TICKS in restart plain; do
         export UCX_MP_TICKS
         passing_on \
-            '^ucx_mp_lives: signals, process 0: [1-9][0-9]* messages, 0 wrong' \
+            '^ucx_mp_ucp: signals, process 0: [1-9][0-9]* messages, 0 wrong' \
             "$mpi_run" --quiet --emulate beluga --slowdown 2 "${signals[@]}" ||
             return
     done
@@ -62,11 +62,11 @@ signals_nixl() {
 
 # reconnect: endpoints to 300 workers of one peer, with a limit of 200 files
 reconnect() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
-    lives_ucx cu12 || return
+    ucp_environment cu12 || return
     export UCX_CUDA_CMA_ENABLE=y UCX_TLS=$UCX_TLS,cuda_cma
-    passing_on '^ucx_mp_lives: reconnect, process 1: 300 messages, 0 wrong' \
+    passing_on '^ucx_mp_ucp: reconnect, process 1: 300 messages, 0 wrong' \
         "$mpi_run" --quiet --emulate pcie-only --slowdown 2 "$program" reconnect
 }
 

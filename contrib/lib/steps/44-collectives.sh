@@ -259,9 +259,9 @@ fortran() {
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
 }
 
-# halo MPI: parts of one array, sent and received through one pointer; residuals beside
+# halo_exchange MPI: parts of one array, sent and received through one pointer; residuals beside
 # messages
-halo() {
+halo_exchange() {
     local mpirun programs
     mpi_tools "$1" || return
     passing_on '^ucx_mp_halo: 6 exchanges in place, 20 residuals, 0 wrong' \
@@ -512,71 +512,71 @@ allreduce_faults() {
     done
 }
 
-# comms MPI RANKS ARGUMENT...: communicators, at the machine's own speed
-comms() {
+# communicators MPI RANKS ARGUMENT...: communicators, at the machine's own speed
+communicators() {
     local mpirun programs ranks=$2 oversubscribe=--oversubscribe
     mpi_tools "$1" || return
     [ "$1" != mpich ] || oversubscribe=
     shift 2
     timeout 400 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
         "$mpirun" ${oversubscribe:+"$oversubscribe"} -n "$ranks" \
-        "$programs/ucx_mp_comms" "$@" 2>&1
+        "$programs/ucx_mp_communicators" "$@" 2>&1
 }
 
-# comms_mixed MPI RANKS ARGUMENT...: calls of host and GPU memory, some run on GPUs
-comms_mixed() {
-    passing_on ' [1-9][0-9]* times GPUs .* 0 wrong' comms "$@"
+# communicators_mixed MPI RANKS ARGUMENT...: calls of host and GPU memory, some run on GPUs
+communicators_mixed() {
+    passing_on ' [1-9][0-9]* times GPUs .* 0 wrong' communicators "$@"
 }
 
-# comms_many MPI HOST GPU: communicators of host memory with few descriptors, of GPU memory with
-# the usual number
-comms_many() {
+# communicators_many MPI HOST GPU: communicators of host memory with few descriptors, of GPU
+# memory with the usual number
+communicators_many() {
     # a call may fall back while a GPU is busy: ten of them at most
     (ulimit -n 256 &&
         passing_on "$2 communicators of host memory, .* 0 wrong" \
-            comms "$1" 2 --host "$2" --calls 0) &&
+            communicators "$1" 2 --host "$2" --calls 0) &&
         (ulimit -n 1024 &&
             passing_on "$3 of GPU memory, .* ($((2 * $3))|$((2 * $3 / 10 - 1)).) times GPUs .* 0 wrong" \
-                comms "$1" 2 --gpu "$3" --calls 0)
+                communicators "$1" 2 --gpu "$3" --calls 0)
 }
 
-# comms_without: ranks without the library are detected before the first message to them; one
-# rank reports it
-comms_without() {
-    local mpirun programs log=$ucx_mp_build/log/comms-without.out
+# communicators_without: ranks without the library are detected before the first message to
+# them; one rank reports it
+communicators_without() {
+    local mpirun programs log=$ucx_mp_build/log/communicators-without.out
     mpi_tools distribution || return
     timeout 400 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
-        "$mpirun" --oversubscribe -n 2 "$programs/ucx_mp_comms" --calls 0 : \
-        -n 2 env -u LD_PRELOAD "$programs/ucx_mp_comms" --calls 0 \
+        "$mpirun" --oversubscribe -n 2 "$programs/ucx_mp_communicators" --calls 0 : \
+        -n 2 env -u LD_PRELOAD "$programs/ucx_mp_communicators" --calls 0 \
         > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
-    grep '^ucx_mp_comms: .* 0 wrong' "$log" &&
+    grep '^ucx_mp_communicators: .* 0 wrong' "$log" &&
         [ "$(grep -c "^ucx_mp: rank 2 runs without ucx_mp's MPI interposition library" "$log")" \
           -eq 1 ] || { tail -n 20 "$log"; return 1; }
 }
 
-# comms_stdin: ranks without a standard input, whose descriptor 0 is the first free one, know
-# of each other
-comms_stdin() {
+# communicators_stdin: ranks without a standard input, whose descriptor 0 is the first free
+# one, know of each other
+communicators_stdin() {
     local mpirun programs
     mpi_tools mpich || return
     # shellcheck disable=SC2016
-    passing_on '^ucx_mp_comms: .* [1-9][0-9]* times GPUs .* 0 wrong' \
+    passing_on '^ucx_mp_communicators: .* [1-9][0-9]* times GPUs .* 0 wrong' \
         timeout 200 "$mpi_run" --quiet --emulate beluga --slowdown 1 --collectives y \
-        "$mpirun" -n 2 sh -c 'exec "$@" 0<&-' sh "$programs/ucx_mp_comms" --calls 5
+        "$mpirun" -n 2 sh -c 'exec "$@" 0<&-' sh "$programs/ucx_mp_communicators" --calls 5
 }
 
-# comms_unlike: some ranks use the library without functions of MPI 4, with an MPI that has
+# communicators_unlike: some ranks use the library without functions of MPI 4, with an MPI that has
 # them: they count calls differently, so no GPUs are used; this is reported
-comms_unlike() {
-    local log=$ucx_mp_build/log/comms-unlike.out program
+communicators_unlike() {
+    local log=$ucx_mp_build/log/communicators-unlike.out program
     local mpirun=/usr/bin/mpirun.mpich
     [ -x "$mpirun" ] || { skip "no mpirun.mpich"; return; }
-    program=$ucx_mp_build/mpich/test/mpi/ucx_mp_comms
+    program=$ucx_mp_build/mpich/test/mpi/ucx_mp_communicators
     timeout 400 "$mpi_run" --emulate beluga --slowdown 1 --collectives y "$mpirun" \
         -n 2 sh -c 'export LD_PRELOAD=$(echo "$LD_PRELOAD" | sed s/_mpi4//); exec "$@"' \
         sh "$program" --calls 0 : -n 2 "$program" --calls 0 \
         > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
-    grep '^ucx_mp_comms: .* 0 times GPUs .* 0 wrong' "$log" &&
+    grep '^ucx_mp_communicators: .* 0 times GPUs .* 0 wrong' "$log" &&
         grep '^ucx_mp: rank 2 runs without ' "$log" &&
         grep '^ucx_mp: this MPI has functions of MPI 4' "$log" ||
         { tail -n 20 "$log"; return 1; }
@@ -682,9 +682,10 @@ step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu full 30 collectives_one_gpu \
      "collectives of ranks that see one GPU each"
-step halo full 60 "halo distribution" \
+step halo-exchange full 60 "halo_exchange distribution" \
      "halo exchange within one array; reductions while messages wait"
-step halo-openmpi5 long 60 "halo openmpi5" "halo exchange within one array, Open MPI 5"
+step halo-exchange-openmpi5 long 60 "halo_exchange openmpi5" \
+     "halo exchange within one array, Open MPI 5"
 step collectives-tell full 60 collectives_tell \
      "debug lines: one per collective, and the rank that it waits for"
 step collectives-waits full 60 collectives_waits \
@@ -727,18 +728,18 @@ for mpi_name in distribution openmpi5 mpich; do
          "outstanding $mpi_name $mpi_ranks --rounds 500 --host 10 --seed 3" \
          "non-blocking reductions of GPU and host memory, 500 rounds"
 done
-step comms full 60 "comms_mixed distribution 3" \
+step communicators full 60 "communicators_mixed distribution 3" \
      "ranks use GPU buffers from different calls on; roots return early"
-step comms-without full 60 comms_without \
+step communicators-without full 60 communicators_without \
      "some ranks lack the MPI interposition library: right sums, no hang"
-step comms-stdin full 30 comms_stdin "MPICH ranks with closed standard input"
-step comms-unlike full 60 comms_unlike \
+step communicators-stdin full 30 communicators_stdin "MPICH ranks with closed standard input"
+step communicators-unlike full 60 communicators_unlike \
      "some ranks load an older MPI interposition library"
-step comms-many full 60 "comms_many distribution 10000 2000" \
+step communicators-many full 60 "communicators_many distribution 10000 2000" \
      "10,000 communicators of host and 2,000 of GPU memory, few descriptors"
 for mpi_name in openmpi5 mpich; do
-    step "comms-$mpi_name" long 60 \
-         "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
+    step "communicators-$mpi_name" long 60 \
+         "communicators_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
          "ranks use GPU buffers from different calls on, $mpi_name"
 done
 # Three ranks of MPICH: sides of an intercommunicator differ. Only a short run: with three ranks

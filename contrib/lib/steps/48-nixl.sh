@@ -83,10 +83,10 @@ nixl_kv() {
 
 # onesided MODE UCX: random puts and gets by UCP itself, and the rate of reads
 onesided() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
-    lives_ucx "$2" || return
-    passing_on "^ucx_mp_lives: $1, process 0: [1-9][0-9]* messages, 0 wrong" \
+    ucp_environment "$2" || return
+    passing_on "^ucx_mp_ucp: $1, process 0: [1-9][0-9]* messages, 0 wrong" \
         "$mpi_run" --quiet --emulate pcie-only "$program" "$1"
 }
 

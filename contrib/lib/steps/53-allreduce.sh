@@ -72,6 +72,6 @@ step allreduce-page quick 30 allreduce_page \
      "test/omb/allreduce: plans, ratios, file, page"
 step allreduce-emulated full 60 allreduce_emulated \
      "test/omb/allreduce: each way on hgx-h200, results compared"
-step byhand full 60 byhand_all \
+step by-hand-programs full 60 byhand_all \
      "test/byhand: all-reduces, host memory, peers' copies, small blocks"
 modelled allreduce-emulated

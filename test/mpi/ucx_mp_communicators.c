@@ -4,8 +4,8 @@
  * in a different order on each rank, and GPU buffers first used at different
  * times.
  *
- * ucx_mp_comms [--host N] [--gpu N] [--calls N] [--first N] [--times N]
- *              [--seed N]
+ * ucx_mp_communicators [--host N] [--gpu N] [--calls N] [--first N] [--times N]
+ *                      [--seed N]
  *   --host N   N communicators are made, used with host memory and kept: no
  *              additional descriptor, and no file of this project
  *   --gpu N    and N with GPU buffers
@@ -506,7 +506,7 @@ int main(int argc, char **argv)
     int on_gpus, all[2], mine[2];
     MPI_Comm comm;
 
-    ucx_mp_program = "ucx_mp_comms";
+    ucx_mp_program = "ucx_mp_communicators";
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&rank, &size);
     parse(argc, argv);
@@ -542,10 +542,10 @@ int main(int argc, char **argv)
     mine[1] = on_gpus;
     MPI_Reduce(mine, all, 2, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("ucx_mp_comms: %d communicators of host memory, %d of GPU "
-               "memory, %d calls each of 6, %d times GPUs did their part, %d "
-               "wrong\n", options.num_host, options.num_gpu, options.num_calls,
-               all[1], all[0]);
+        printf("ucx_mp_communicators: %d communicators of host memory, %d of "
+               "GPU memory, %d calls each of 6, %d times GPUs did their part, "
+               "%d wrong\n", options.num_host, options.num_gpu,
+               options.num_calls, all[1], all[0]);
     }
     MPI_Bcast(all, 1, MPI_INT, 0, MPI_COMM_WORLD);
     MPI_Finalize();

@@ -27,14 +27,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LIVES_SIZE    ((size_t)24 << 20)
-#define LIVES_WINDOW  8
-#define LIVES_THREADS 4
-#define LIVES_POISON  0x5a
-#define LIVES_TIMEOUT 60.0
+#define PAIR_SIZE    ((size_t)24 << 20)
+#define PAIR_WINDOW  8
+#define PAIR_THREADS 4
+#define PAIR_POISON  0x5a
+#define PAIR_TIMEOUT 60.0
 
 /* The UCX of the library path, of any release */
-#define LIVES_FUNCTIONS(_) \
+#define PAIR_FUNCTIONS(_) \
     _(ucp_config_read) _(ucp_config_release) _(ucp_init_version) \
     _(ucp_cleanup) _(ucp_worker_create) _(ucp_worker_destroy) \
     _(ucp_worker_progress) _(ucp_worker_get_address) \
@@ -45,10 +45,10 @@
     _(ucp_ep_rkey_unpack) _(ucp_rkey_ptr) _(ucp_rkey_destroy) \
     _(ucp_put_nbx) _(ucp_get_nbx) _(ucp_ep_flush_nbx)
 
-#define LIVES_MEMBER(_name) __typeof__(_name) *_name;
+#define PAIR_MEMBER(_name) __typeof__(_name) *_name;
 
 static struct {
-    LIVES_FUNCTIONS(LIVES_MEMBER)
+    PAIR_FUNCTIONS(PAIR_MEMBER)
 } ucx;
 
 /* One end of a pair: this process's worker, and its endpoint to the other's */
@@ -57,28 +57,28 @@ typedef struct {
     ucp_worker_h  worker;
     ucp_ep_h      ep;
     int           failed; /* the endpoint failed, since the peer has gone */
-    void          *requests[LIVES_WINDOW]; /* requests in flight, or NULL */
+    void          *requests[PAIR_WINDOW]; /* requests in flight, or NULL */
 } end_t;
 
 typedef void (*role_func_t)(int role, int fd);
 
-static uint64_t lives_features              = UCP_FEATURE_TAG;
-static ucp_err_handling_mode_t lives_errors = UCP_ERR_HANDLING_MODE_PEER;
-static int lives_wrong, lives_messages;
-static const char *lives_mode;
+static uint64_t pair_features              = UCP_FEATURE_TAG;
+static ucp_err_handling_mode_t pair_errors = UCP_ERR_HANDLING_MODE_PEER;
+static int pair_wrong, pair_messages;
+static const char *pair_mode;
 
 
 /* ---------------------------------------------------------------- helpers */
 
-static void lives_check(ucs_status_t status, const char *what)
+static void pair_check(ucs_status_t status, const char *what)
 {
     if (status != UCS_OK) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s failed: %d", lives_mode, what,
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s failed: %d", pair_mode, what,
                    (int)status);
     }
 }
 
-static void lives_load(void)
+static void pair_load(void)
 {
     void *library = dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL);
 
@@ -86,12 +86,12 @@ static void lives_load(void)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "no UCX: %s", dlerror());
     }
 
-#define LIVES_FIND(_name) \
+#define PAIR_FIND(_name) \
     *(void**)&ucx._name = dlsym(library, #_name); \
     if (ucx._name == NULL) { \
         ucx_mp_die(UCX_MP_EXIT_USAGE, "this UCX has no %s", #_name); \
     }
-    LIVES_FUNCTIONS(LIVES_FIND)
+    PAIR_FUNCTIONS(PAIR_FIND)
 }
 
 static void send_bytes(int fd, const void *bytes, size_t size)
@@ -103,7 +103,7 @@ static void send_bytes(int fd, const void *bytes, size_t size)
     } while ((n < 0) && (errno == EINTR));
     if (n != (ssize_t)size) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer does not listen",
-                   lives_mode);
+                   pair_mode);
     }
 }
 
@@ -118,7 +118,7 @@ static void recv_bytes(int fd, void *bytes, size_t size)
             continue;
         }
         if (n <= 0) {
-            ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer has gone", lives_mode);
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer has gone", pair_mode);
         }
         got += (size_t)n;
     }
@@ -142,14 +142,14 @@ static void context_open(end_t *end)
 {
     ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
                                          UCP_PARAM_FIELD_MT_WORKERS_SHARED,
-                           .features          = lives_features,
+                           .features          = pair_features,
                            .mt_workers_shared = 1};
     ucp_config_t *config;
 
-    lives_check(ucx.ucp_config_read(NULL, NULL, &config), "ucp_config_read");
-    lives_check(ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
-                                     config, &end->context),
-                "ucp_init");
+    pair_check(ucx.ucp_config_read(NULL, NULL, &config), "ucp_config_read");
+    pair_check(ucx.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params,
+                                    config, &end->context),
+               "ucp_init");
     ucx.ucp_config_release(config);
 }
 
@@ -160,8 +160,8 @@ static void worker_open(end_t *end)
         .thread_mode = UCS_THREAD_MODE_SINGLE
     };
 
-    lives_check(ucx.ucp_worker_create(end->context, &params, &end->worker),
-                "ucp_worker_create");
+    pair_check(ucx.ucp_worker_create(end->context, &params, &end->worker),
+               "ucp_worker_create");
 }
 
 /* Exchange addresses with the peer through the socket. */
@@ -171,7 +171,7 @@ static void end_connect(end_t *end, int fd)
         .field_mask      = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                            UCP_EP_PARAM_FIELD_ERR_HANDLER,
-        .err_mode        = lives_errors,
+        .err_mode        = pair_errors,
         .err_handler.cb  = on_error,
         .err_handler.arg = end
     };
@@ -179,8 +179,8 @@ static void end_connect(end_t *end, int fd)
     size_t length;
     void *peer;
 
-    lives_check(ucx.ucp_worker_get_address(end->worker, &own, &length),
-                "ucp_worker_get_address");
+    pair_check(ucx.ucp_worker_get_address(end->worker, &own, &length),
+               "ucp_worker_get_address");
     send_bytes(fd, &length, sizeof(length));
     send_bytes(fd, own, length);
     ucx.ucp_worker_release_address(end->worker, own);
@@ -189,8 +189,8 @@ static void end_connect(end_t *end, int fd)
     peer = malloc(length);
     recv_bytes(fd, peer, length);
     params.address = peer;
-    lives_check(ucx.ucp_ep_create(end->worker, &params, &end->ep),
-                "ucp_ep_create");
+    pair_check(ucx.ucp_ep_create(end->worker, &params, &end->ep),
+               "ucp_ep_create");
     free(peer);
 }
 
@@ -213,13 +213,13 @@ static void progress(end_t *end)
 
 static void progress_until(end_t *end, void *request)
 {
-    const double deadline = ucx_mp_real_time() + LIVES_TIMEOUT;
+    const double deadline = ucx_mp_real_time() + PAIR_TIMEOUT;
 
     while (ucx.ucp_request_check_status(request) == UCS_INPROGRESS) {
         progress(end);
         if (ucx_mp_real_time() > deadline) {
             ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: a request does not end",
-                       lives_mode);
+                       pair_mode);
         }
     }
 }
@@ -272,19 +272,19 @@ static void compare_some(const uint8_t *buffer, size_t size, uint64_t seed)
 {
     ucx_mp_pattern_error_t error;
 
-    __atomic_add_fetch(&lives_messages, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&pair_messages, 1, __ATOMIC_RELAXED);
     if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, buffer, size, seed, 0,
-                             LIVES_POISON, &error)) {
-        fprintf(stderr, "ucx_mp_lives: WRONG data, %s: offset %zu expected "
-                "0x%02x got 0x%02x%s\n", lives_mode, error.offset,
+                             PAIR_POISON, &error)) {
+        fprintf(stderr, "ucx_mp_ucp: WRONG data, %s: offset %zu expected "
+                "0x%02x got 0x%02x%s\n", pair_mode, error.offset,
                 error.expected, error.got, error.hint);
-        lives_wrong = 1;
+        pair_wrong = 1;
     }
 }
 
 static void compare(const uint8_t *buffer, uint64_t seed)
 {
-    compare_some(buffer, LIVES_SIZE, seed);
+    compare_some(buffer, PAIR_SIZE, seed);
 }
 
 /* Send a message in each direction. */
@@ -294,14 +294,14 @@ static void exchange_in(end_t *end, int role, uint8_t *buffer, uint64_t seed)
 
     for (turn = 0; turn < 2; ++turn) {
         if (role == turn) {
-            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, buffer, LIVES_SIZE,
+            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, buffer, PAIR_SIZE,
                                 seed + (uint64_t)turn);
-            lives_check(wait_for(end, send_start(end, buffer, LIVES_SIZE)),
-                        "sending");
+            pair_check(wait_for(end, send_start(end, buffer, PAIR_SIZE)),
+                       "sending");
         } else {
-            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, LIVES_POISON, LIVES_SIZE);
-            lives_check(wait_for(end, recv_start(end, buffer, LIVES_SIZE)),
-                        "receiving");
+            ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, PAIR_POISON, PAIR_SIZE);
+            pair_check(wait_for(end, recv_start(end, buffer, PAIR_SIZE)),
+                       "receiving");
             compare(buffer, seed + (uint64_t)turn);
         }
     }
@@ -309,7 +309,7 @@ static void exchange_in(end_t *end, int role, uint8_t *buffer, uint64_t seed)
 
 static void exchange(end_t *end, int role, uint64_t seed)
 {
-    uint8_t *buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    uint8_t *buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
 
     exchange_in(end, role, buffer, seed);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
@@ -327,9 +327,9 @@ static void begin_window(end_t *end, int role, uint8_t *buffer,
 {
     unsigned i;
 
-    for (i = 0; i < LIVES_WINDOW; ++i) {
-        end->requests[i] = (role == 0) ? send_start(end, buffer, LIVES_SIZE) :
-                                         recv_start(end, buffer, LIVES_SIZE);
+    for (i = 0; i < PAIR_WINDOW; ++i) {
+        end->requests[i] = (role == 0) ? send_start(end, buffer, PAIR_SIZE) :
+                                         recv_start(end, buffer, PAIR_SIZE);
     }
 
     for (i = 0; i < num_calls; ++i) {
@@ -343,7 +343,7 @@ static void leave_window(end_t *end)
 {
     unsigned i;
 
-    for (i = 0; i < LIVES_WINDOW; ++i) {
+    for (i = 0; i < PAIR_WINDOW; ++i) {
         if (UCS_PTR_IS_PTR(end->requests[i])) {
             ucx.ucp_request_cancel(end->worker, end->requests[i]);
             ucx.ucp_request_free(end->requests[i]);
@@ -376,7 +376,7 @@ static void mode_destroy(int role, int fd)
     end_t end;
 
     gpu_use(role);
-    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
     for (i = 0; i < 12; ++i) {
         end_open(&end, fd);
         exchange_in(&end, role, buffer, 100 * i);
@@ -413,13 +413,13 @@ static void mode_killed(int role, int fd)
             peer = fork();
             if (peer == 0) {
                 gpu_use(1);
-                buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+                buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
                 end_open(&end, fd);
                 exchange_in(&end, role, buffer, (uint64_t)i);
                 if (i == 4) {
                     meet(fd);
                     end_close(&end, 0);
-                    exit(lives_wrong);
+                    exit(pair_wrong);
                 }
                 begin_window(&end, role, buffer, 1u << (2 * i + 3));
                 raise(SIGKILL);
@@ -430,12 +430,12 @@ static void mode_killed(int role, int fd)
                            i, status);
             }
         }
-        lives_messages = 5;
+        pair_messages = 5;
         return;
     }
 
     gpu_use(0);
-    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
     for (i = 0; i < 5; ++i) {
         end_open(&end, fd);
         exchange_in(&end, role, buffer, (uint64_t)i);
@@ -484,7 +484,7 @@ static void mode_fork(int role, int fd)
 
     gpu_use(role);
     end_open(&end, fd);
-    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
     for (i = 0; i < 8; ++i) {
         exchange_in(&end, role, buffer, (uint64_t)(10 * i));
         child = fork();
@@ -517,7 +517,7 @@ static void mode_exit(int role, int fd)
 
     gpu_use(role);
     end_open(&end, fd);
-    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
     exchange_in(&end, role, buffer, 3);
     meet(fd);
     begin_window(&end, role, buffer, 200);
@@ -548,7 +548,7 @@ static void mode_order(int role, int fd)
 
     /* The cache drops its mapping of the other one's memory after this
        memory */
-    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
     exchange_in(&second, role, buffer, 4);
     meet(fd);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
@@ -568,12 +568,12 @@ typedef struct {
     int           role;
     int           number;
     int           fd;
-} lives_thread_t;
+} pair_thread_t;
 
 /* Run a worker per thread. Each is created and destroyed a few times. */
 static void *thread_main(void *arg)
 {
-    lives_thread_t *self = arg;
+    pair_thread_t *self = arg;
     uint64_t seed;
     end_t end;
     int i;
@@ -600,28 +600,28 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int lives_fds[LIVES_THREADS][2];
+static int pair_fds[PAIR_THREADS][2];
 
 static void mode_threads(int role, int fd)
 {
-    lives_thread_t threads[LIVES_THREADS];
+    pair_thread_t threads[PAIR_THREADS];
     end_t shared;
     int i;
 
     gpu_use(role);
     context_open(&shared);
-    for (i = 0; i < LIVES_THREADS; ++i) {
+    for (i = 0; i < PAIR_THREADS; ++i) {
         threads[i].context = (i % 2) ? shared.context : NULL;
         threads[i].role    = role;
         threads[i].number  = i;
-        threads[i].fd      = lives_fds[i][role];
+        threads[i].fd      = pair_fds[i][role];
         if (pthread_create(&threads[i].thread, NULL, thread_main,
                            &threads[i]) != 0) {
             ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread %d", i);
         }
     }
 
-    for (i = 0; i < LIVES_THREADS; ++i) {
+    for (i = 0; i < PAIR_THREADS; ++i) {
         pthread_join(threads[i].thread, NULL);
     }
     ucx.ucp_cleanup(shared.context);
@@ -639,7 +639,7 @@ static void exchange_few(int role, int fd, uint8_t *buffer, int count)
     }
 
     meet(fd);
-    printf("ucx_mp_lives: pid %d\n", (int)getpid());
+    printf("ucx_mp_ucp: pid %d\n", (int)getpid());
     end_close(&end, 0);
 }
 
@@ -650,14 +650,14 @@ static void mode_pids(int role, int fd)
 {
     gpu_use(role);
     ucx_mp_driver_load();
-    exchange_few(role, fd, ucx_mp_driver_vmm(LIVES_SIZE), 4);
+    exchange_few(role, fd, ucx_mp_driver_vmm(PAIR_SIZE), 4);
 }
 
 /* Exchange messages of memory from cuMemAlloc */
 static void mode_plain(int role, int fd)
 {
     gpu_use(role);
-    exchange_few(role, fd, ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE), 2);
+    exchange_few(role, fd, ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE), 2);
 }
 
 /* Send the key of a buffer to the peer. */
@@ -673,9 +673,9 @@ static void key_send(end_t *end, uint8_t *buffer, size_t size, int fd,
     size_t length;
     void *key;
 
-    lives_check(ucx.ucp_mem_map(end->context, &params, memh_p), "ucp_mem_map");
-    lives_check(ucx.ucp_rkey_pack(end->context, *memh_p, &key, &length),
-                "ucp_rkey_pack");
+    pair_check(ucx.ucp_mem_map(end->context, &params, memh_p), "ucp_mem_map");
+    pair_check(ucx.ucp_rkey_pack(end->context, *memh_p, &key, &length),
+               "ucp_rkey_pack");
     send_bytes(fd, &buffer, sizeof(buffer));
     send_bytes(fd, &length, sizeof(length));
     send_bytes(fd, key, length);
@@ -693,8 +693,8 @@ static uint64_t key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
     recv_bytes(fd, &length, sizeof(length));
     key = malloc(length);
     recv_bytes(fd, key, length);
-    lives_check(ucx.ucp_ep_rkey_unpack(end->ep, key, rkey_p),
-                "ucp_ep_rkey_unpack");
+    pair_check(ucx.ucp_ep_rkey_unpack(end->ep, key, rkey_p),
+               "ucp_ep_rkey_unpack");
     free(key);
     return address;
 }
@@ -711,22 +711,22 @@ static void mode_pointers(int role, int fd)
     void *here;
     int i;
 
-    lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    pair_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
     gpu_use(role);
     end_open(&first, fd);
-    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
     if (role == 0) {
-        key_send(&first, buffer, LIVES_SIZE, fd, &memh);
+        key_send(&first, buffer, PAIR_SIZE, fd, &memh);
     } else {
         ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
         address = key_recv(&first, fd, &rkey);
-        lives_check(ucx.ucp_rkey_ptr(rkey, address, &here), "ucp_rkey_ptr");
+        pair_check(ucx.ucp_rkey_ptr(rkey, address, &here), "ucp_rkey_ptr");
         buffer = here;
     }
 
     for (i = 0; i < 4; ++i) {
         if (role == 0) {
-            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, buffer, LIVES_SIZE,
+            ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, buffer, PAIR_SIZE,
                                 (uint64_t)i);
         }
         end_open(&other, fd);
@@ -740,7 +740,7 @@ static void mode_pointers(int role, int fd)
     }
 
     if (role == 0) {
-        lives_check(ucx.ucp_mem_unmap(first.context, memh), "ucp_mem_unmap");
+        pair_check(ucx.ucp_mem_unmap(first.context, memh), "ucp_mem_unmap");
     } else {
         ucx.ucp_rkey_destroy(rkey);
     }
@@ -797,8 +797,8 @@ static void one_free(one_side_t *side, end_t *end, int fd)
 
     meet(fd);
     for (mem = 0; mem < ONE_KINDS; ++mem) {
-        lives_check(ucx.ucp_mem_unmap(end->context, side->memh[mem]),
-                    "ucp_mem_unmap");
+        pair_check(ucx.ucp_mem_unmap(end->context, side->memh[mem]),
+                   "ucp_mem_unmap");
         ucx_mp_mem_free(mem, side->memory[mem]);
     }
 }
@@ -844,7 +844,7 @@ static void one_prepare(const one_transfer_t *transfer, int role,
     uint8_t *memory = side->memory[mem];
     int i;
 
-    ucx_mp_mem_set(mem, memory, LIVES_POISON, transfer->extent[role]);
+    ucx_mp_mem_set(mem, memory, PAIR_POISON, transfer->extent[role]);
     for (i = 0; (role != transfer->is_put) && (i < transfer->count); ++i) {
         ucx_mp_pattern_fill(mem, memory + transfer->offset[role][i],
                             transfer->length[i], transfer->seed + (uint64_t)i);
@@ -854,13 +854,13 @@ static void one_prepare(const one_transfer_t *transfer, int role,
 static void one_wrong(const one_transfer_t *transfer, int role,
                       const ucx_mp_pattern_error_t *error)
 {
-    fprintf(stderr, "ucx_mp_lives: WRONG data, %s: %s, %d blocks, %s %s, role "
-            "%d: offset %zu expected 0x%02x got 0x%02x%s\n", lives_mode,
+    fprintf(stderr, "ucx_mp_ucp: WRONG data, %s: %s, %d blocks, %s %s, role "
+            "%d: offset %zu expected 0x%02x got 0x%02x%s\n", pair_mode,
             transfer->is_put ? "put" : "get", transfer->count,
             ucx_mp_mem_names[transfer->mem[0]],
             ucx_mp_mem_names[transfer->mem[1]], role, error->offset,
             error->expected, error->got, error->hint);
-    lives_wrong = 1;
+    pair_wrong = 1;
 }
 
 /* Check every byte of the written memory, also beside the blocks. */
@@ -881,7 +881,7 @@ static void one_check(const one_transfer_t *transfer, int role,
                     mem, memory + at,
                     ((i < transfer->count) ? transfer->offset[role][block] :
                                              transfer->extent[role]) - at,
-                    LIVES_POISON, &error)) {
+                    PAIR_POISON, &error)) {
             one_wrong(transfer, role, &error);
         }
         if (i == transfer->count) {
@@ -891,7 +891,7 @@ static void one_check(const one_transfer_t *transfer, int role,
         at = transfer->offset[role][block];
         if (ucx_mp_pattern_check(mem, memory + at, transfer->length[block],
                                  transfer->seed + (uint64_t)block, 0,
-                                 LIVES_POISON, &error)) {
+                                 PAIR_POISON, &error)) {
             one_wrong(transfer, role, &error);
         }
         at += transfer->length[block];
@@ -922,10 +922,10 @@ static void one_move(end_t *end, const one_side_t *side,
     }
 
     for (i = 0; i < transfer->count; ++i) {
-        lives_check(wait_for(end, requests[i]), "a put or a get");
+        pair_check(wait_for(end, requests[i]), "a put or a get");
     }
-    lives_check(wait_for(end, ucx.ucp_ep_flush_nbx(end->ep, &param)),
-                "ucp_ep_flush_nbx");
+    pair_check(wait_for(end, ucx.ucp_ep_flush_nbx(end->ep, &param)),
+               "ucp_ep_flush_nbx");
 }
 
 /* Run the process whose memory is read and written. */
@@ -955,9 +955,9 @@ static void one_rate(end_t *end, const one_side_t *side)
         best = (rate > best) ? rate : best;
     }
 
-    printf("ucx_mp_lives: %s: 16 MiB are read at %.1f GB/s\n", lives_mode,
+    printf("ucx_mp_ucp: %s: 16 MiB are read at %.1f GB/s\n", pair_mode,
            best / 1e9);
-    lives_wrong |= best < ONE_MIN_RATE;
+    pair_wrong |= best < ONE_MIN_RATE;
 }
 
 static void one_sided(int role, int fd, int count)
@@ -985,7 +985,7 @@ static void one_sided(int role, int fd, int count)
         if (role == transfer.is_put) {
             one_check(&transfer, role, &side);
         }
-        ++lives_messages;
+        ++pair_messages;
         if ((i % ONE_RENEW) == (ONE_RENEW - 1)) {
             one_free(&side, &end, fd);
             one_make(&side, &end, fd);
@@ -1007,7 +1007,7 @@ static void one_sided(int role, int fd, int count)
 /* Read and write memory of any kind by a program with RMA alone. */
 static void mode_onesided(int role, int fd)
 {
-    lives_features = UCP_FEATURE_RMA;
+    pair_features = UCP_FEATURE_RMA;
     one_sided(role, fd, 500);
 }
 
@@ -1015,8 +1015,8 @@ static void mode_onesided(int role, int fd)
    MPI. */
 static void mode_beside(int role, int fd)
 {
-    lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
-    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
+    pair_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
+    pair_errors   = UCP_ERR_HANDLING_MODE_NONE;
     one_sided(role, fd, 100);
 }
 
@@ -1034,25 +1034,25 @@ static void mode_signals(int role, int fd)
     end_t end;
     int i;
 
-    lives_features = UCP_FEATURE_RMA;
-    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
+    pair_features = UCP_FEATURE_RMA;
+    pair_errors   = UCP_ERR_HANDLING_MODE_NONE;
     gpu_use(role);
     end_open(&end, fd);
-    mine = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
-    host = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, LIVES_SIZE);
-    key_send(&end, host, LIVES_SIZE, fd, &memh);
+    mine = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
+    host = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, PAIR_SIZE);
+    key_send(&end, host, PAIR_SIZE, fd, &memh);
     theirs = key_recv(&end, fd, &rkey);
     for (i = 0; (role == 0) && (i < SIGNALS_COUNT); ++i) {
-        ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, mine, LIVES_SIZE, (uint64_t)i);
-        lives_check(wait_for(&end, ucx.ucp_put_nbx(end.ep, mine, LIVES_SIZE,
-                                                   theirs, rkey, &param)),
-                    "a put");
-        lives_check(wait_for(&end, ucx.ucp_ep_flush_nbx(end.ep, &param)),
-                    "ucp_ep_flush_nbx");
-        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, mine, LIVES_POISON, LIVES_SIZE);
-        lives_check(wait_for(&end, ucx.ucp_get_nbx(end.ep, mine, LIVES_SIZE,
-                                                   theirs, rkey, &param)),
-                    "a get");
+        ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, mine, PAIR_SIZE, (uint64_t)i);
+        pair_check(wait_for(&end, ucx.ucp_put_nbx(end.ep, mine, PAIR_SIZE,
+                                                  theirs, rkey, &param)),
+                   "a put");
+        pair_check(wait_for(&end, ucx.ucp_ep_flush_nbx(end.ep, &param)),
+                   "ucp_ep_flush_nbx");
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, mine, PAIR_POISON, PAIR_SIZE);
+        pair_check(wait_for(&end, ucx.ucp_get_nbx(end.ep, mine, PAIR_SIZE,
+                                                  theirs, rkey, &param)),
+                   "a get");
         compare(mine, (uint64_t)i);
     }
     if (role == 1) {
@@ -1060,7 +1060,7 @@ static void mode_signals(int role, int fd)
     }
     meet(fd);
     ucx.ucp_rkey_destroy(rkey);
-    lives_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
+    pair_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
     meet(fd);
     end_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
 }
@@ -1081,34 +1081,34 @@ static void mode_reconnect(int role, int fd)
     end_t end;
     int i;
 
-    lives_features = UCP_FEATURE_RMA;
-    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
+    pair_features = UCP_FEATURE_RMA;
+    pair_errors   = UCP_ERR_HANDLING_MODE_NONE;
     setrlimit(RLIMIT_NOFILE, &limit);
     gpu_use(role);
     memset(&end, 0, sizeof(end));
     context_open(&end);
     worker_open(&end);
-    mine = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
-    host = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, LIVES_SIZE);
+    mine = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE);
+    host = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, PAIR_SIZE);
     for (i = 0; i < RECONNECT_COUNT; ++i) {
         end_connect(&end, fd);
         if (role == 0) {
-            ucx_mp_pattern_fill(UCX_MP_MEM_PINNED, host, LIVES_SIZE / 1024,
+            ucx_mp_pattern_fill(UCX_MP_MEM_PINNED, host, PAIR_SIZE / 1024,
                                 (uint64_t)i);
-            key_send(&end, host, LIVES_SIZE, fd, &memh);
+            key_send(&end, host, PAIR_SIZE, fd, &memh);
             one_serve(&end, fd);
         } else {
             theirs = key_recv(&end, fd, &rkey);
-            lives_check(wait_for(&end, ucx.ucp_get_nbx(end.ep, mine,
-                                                       LIVES_SIZE / 1024,
-                                                       theirs, rkey, &param)),
-                        "a get");
-            compare_some(mine, LIVES_SIZE / 1024, (uint64_t)i);
+            pair_check(wait_for(&end, ucx.ucp_get_nbx(end.ep, mine,
+                                                      PAIR_SIZE / 1024,
+                                                      theirs, rkey, &param)),
+                       "a get");
+            compare_some(mine, PAIR_SIZE / 1024, (uint64_t)i);
             ucx.ucp_rkey_destroy(rkey);
         }
         meet(fd);
         if (role == 0) {
-            lives_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
+            pair_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
             ucx.ucp_worker_destroy(end.worker);
             worker_open(&end);
         }
@@ -1123,7 +1123,7 @@ static const struct {
     const char  *name;
     role_func_t func;
     const char  *what;
-} lives_modes[] = {
+} pair_modes[] = {
     {"destroy", mode_destroy, "workers destroyed with copies under way"},
     {"killed", mode_killed, "a peer killed with copies under way"},
     {"fork", mode_fork, "children that execute others, and exit"},
@@ -1143,12 +1143,12 @@ static void usage(void)
 {
     size_t i;
 
-    fprintf(stderr, "usage: ucx_mp_lives MODE [ROLE PATH]\n"
+    fprintf(stderr, "usage: ucx_mp_ucp MODE [ROLE PATH]\n"
             "  Two processes, or one of two: ROLE 0 or 1, who meet at the "
             "socket PATH.\n");
-    for (i = 0; i < sizeof(lives_modes) / sizeof(lives_modes[0]); ++i) {
-        fprintf(stderr, "  %-9s %s\n", lives_modes[i].name,
-                lives_modes[i].what);
+    for (i = 0; i < sizeof(pair_modes) / sizeof(pair_modes[0]); ++i) {
+        fprintf(stderr, "  %-9s %s\n", pair_modes[i].name,
+                pair_modes[i].what);
     }
     exit(UCX_MP_EXIT_USAGE);
 }
@@ -1180,11 +1180,11 @@ static int meet_at(const char *path, int role)
 
 static int play(role_func_t func, int role, int fd)
 {
-    lives_load();
+    pair_load();
     func(role, fd);
-    printf("ucx_mp_lives: %s, process %d: %d messages, %s\n", lives_mode, role,
-           lives_messages, lives_wrong ? "WRONG" : "0 wrong");
-    return lives_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    printf("ucx_mp_ucp: %s, process %d: %d messages, %s\n", pair_mode, role,
+           pair_messages, pair_wrong ? "WRONG" : "0 wrong");
+    return pair_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
 }
 
 int main(int argc, char **argv)
@@ -1194,11 +1194,11 @@ int main(int argc, char **argv)
     pid_t children[2];
     size_t i;
 
-    ucx_mp_program = "ucx_mp_lives";
-    for (i = 0; i < sizeof(lives_modes) / sizeof(lives_modes[0]); ++i) {
-        if ((argc > 1) && (strcmp(argv[1], lives_modes[i].name) == 0)) {
-            func       = lives_modes[i].func;
-            lives_mode = lives_modes[i].name;
+    ucx_mp_program = "ucx_mp_ucp";
+    for (i = 0; i < sizeof(pair_modes) / sizeof(pair_modes[0]); ++i) {
+        if ((argc > 1) && (strcmp(argv[1], pair_modes[i].name) == 0)) {
+            func       = pair_modes[i].func;
+            pair_mode = pair_modes[i].name;
         }
     }
 
@@ -1214,8 +1214,8 @@ int main(int argc, char **argv)
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "socketpair: %s", strerror(errno));
     }
-    for (i = 0; i < LIVES_THREADS; ++i) {
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, lives_fds[i]) != 0) {
+    for (i = 0; i < PAIR_THREADS; ++i) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair_fds[i]) != 0) {
             ucx_mp_die(UCX_MP_EXIT_USAGE, "socketpair: %s", strerror(errno));
         }
     }
@@ -1234,8 +1234,8 @@ int main(int argc, char **argv)
         while ((waitpid(children[role], &status, 0) < 0) && (errno == EINTR)) {
         }
         if (status != 0) {
-            fprintf(stderr, "ucx_mp_lives: %s, process %d ended with %s %d\n",
-                    lives_mode, role,
+            fprintf(stderr, "ucx_mp_ucp: %s, process %d ended with %s %d\n",
+                    pair_mode, role,
                     WIFSIGNALED(status) ? "signal" : "status",
                     WIFSIGNALED(status) ? WTERMSIG(status) :
                                           WEXITSTATUS(status));

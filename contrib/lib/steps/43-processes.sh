@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-# Threads and lives of processes: many threads at once, under ThreadSanitizer and in
+# Threads and processes: many threads at once, under ThreadSanitizer and in
 # MPI and UCP programs; processes that fork, exit, are killed, or share a pid.
 
 # threads_sanitized: run the unit tests of code used by several threads, or starting
@@ -51,21 +51,21 @@ threads_mpi() {
             "$programs/ucx_mp_threads" --windows 3 --max-size 1M --collectives 4
 }
 
-# lives MODE UCX: run one mode of ucx_mp_lives; UCX is a wheel's folder under
+# ucp_run MODE UCX: run one mode of ucx_mp_ucp; UCX is a wheel's folder under
 # build/deps, or empty: the distribution's
-lives() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives scheme
+ucp_run() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp scheme
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
-    lives_ucx "${2:-}" || return
+    ucp_environment "${2:-}" || return
     for scheme in get_zcopy put_zcopy; do
         UCX_RNDV_SCHEME=$scheme passing_on \
-            "^ucx_mp_lives: $1, process 0: [1-9][0-9]* messages, 0 wrong" \
+            "^ucx_mp_ucp: $1, process 0: [1-9][0-9]* messages, 0 wrong" \
             "$mpi_run" --quiet --emulate beluga "$program" "$1" || return
     done
 }
 
-# lives_ucx UCX: set the environment of a program without an MPI
-lives_ucx() {
+# ucp_environment UCX: set the environment of a program without an MPI
+ucp_environment() {
     export UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_LOG_LEVEL=error
     [ -n "$1" ] || return 0
     wheel_folder cu12 libucx-cu12==1.22.0 ||
@@ -73,15 +73,15 @@ lives_ucx() {
     export LD_LIBRARY_PATH=$ucx_mp_deps/$1/libucx/lib
 }
 
-# lives_containers UCX: two pid namespaces; the processes have the same pid, and share
+# ucp_containers UCX: two pid namespaces; the processes have the same pid, and share
 # memory by file descriptors of the same number
-lives_containers() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives folder rc=0 pid role
+ucp_containers() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp folder rc=0 pid role
     local apart="unshare --fork --pid --mount-proc"
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
     $apart true 2>/dev/null ||
         { skip "this user may not have pid namespaces of its own"; return; }
-    lives_ucx "${1:-}" || return
+    ucp_environment "${1:-}" || return
     folder=$(mktemp -d) || return
     for role in 0 1; do
         # shellcheck disable=SC2086
@@ -92,17 +92,17 @@ lives_containers() {
     for role in 0 1; do
         wait "${pid[role]}" || rc=1
         cat "$folder/$role.log"
-        grep -q '^ucx_mp_lives: pid 1$' "$folder/$role.log" || rc=1
+        grep -q '^ucx_mp_ucp: pid 1$' "$folder/$role.log" || rc=1
     done
     rm -rf "$folder"
     return $rc
 }
 
-# lives_apart KIND UCX FOLDER: run both processes of ucx_mp_lives plain in common namespaces, or
+# ucp_apart KIND UCX FOLDER: run both processes of ucx_mp_ucp plain in common namespaces, or
 # in some of their own, with different or equal numbers; their logs go into FOLDER
-lives_apart() {
-    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives rc=0 pid role words=()
-    lives_ucx "$2" && mkdir "$3" "$3/session" || return
+ucp_apart() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_ucp rc=0 pid role words=()
+    ucp_environment "$2" && mkdir "$3" "$3/session" || return
     [ "$1" = common ] || words=(unshare --fork --pid --mount-proc --ipc)
     for role in 0 1; do
         # the shell is process 1 there
@@ -118,18 +118,18 @@ lives_apart() {
     return $rc
 }
 
-# lives_namespaces [UCX]: with PID, IPC and mount namespaces of their own two processes map each
+# ucp_namespaces [UCX]: with PID, IPC and mount namespaces of their own two processes map each
 # other's memory as in common ones, if their numbers differ. The driver shares no memory between
 # equal numbers: both say so once, and messages take another transport.
-lives_namespaces() {
+ucp_namespaces() {
     local folder rc=0 kind mapped
-    [ -x "$ucx_mp_build/main/test/mpi/ucx_mp_lives" ] || { skip "no MPI"; return; }
+    [ -x "$ucx_mp_build/main/test/mpi/ucx_mp_ucp" ] || { skip "no MPI"; return; }
     unshare --fork --pid --mount-proc --ipc true 2>/dev/null ||
         { skip "this user may not have namespaces of its own"; return; }
     folder=$(mktemp -d) || return
     for kind in common different equal; do
-        lives_apart $kind "${1:-}" "$folder/$kind" || { rc=1; break; }
-        cat "$folder/$kind"/?.log | grep '^ucx_mp_lives' | sed "s/^/$kind: /"
+        ucp_apart $kind "${1:-}" "$folder/$kind" || { rc=1; break; }
+        cat "$folder/$kind"/?.log | grep '^ucx_mp_ucp' | sed "s/^/$kind: /"
         mapped=$(cat "$folder/$kind"/?.log |
                  sed -n 's/.* INFO  \([0-9]*\) messages, .*/\1/p' | xargs)
         case $kind in
@@ -147,27 +147,27 @@ step threads-mpi full 240 "threads_mpi distribution hgx-h200" \
      "four threads per rank, each with a communicator"
 step threads-mpi-openmpi5 long 240 "threads_mpi openmpi5 beluga" \
      "four threads per rank, each with a communicator, Open MPI 5"
-step threads-workers full 120 "lives threads cu12" \
+step threads-workers full 120 "ucp_run threads cu12" \
      "one UCP worker per thread, of one UCP context and of several"
 # The distribution's UCX asserts when it is destroyed with requests left
-step lives-destroy full 120 "lives destroy cu12" \
+step ucp-destroy full 120 "ucp_run destroy cu12" \
      "workers are destroyed while copies run"
-step lives-killed full 120 "lives killed" \
+step ucp-killed full 120 "ucp_run killed" \
      "a peer is killed while copies run, and another connects"
-step lives-killed-1.22 long 120 "lives killed cu12" "a peer is killed while copies run, UCX 1.22"
-step lives-fork full 120 "lives fork" \
+step ucp-killed-1.22 long 120 "ucp_run killed cu12" "a peer is killed while copies run, UCX 1.22"
+step ucp-fork full 120 "ucp_run fork" \
      "child processes execute programs and exit during messages"
-step lives-exit full 60 "lives exit" \
+step ucp-exit full 60 "ucp_run exit" \
      "a process ends with all UCX objects open"
-step lives-order full 120 "lives order cu12" \
+step ucp-order full 120 "ucp_run order cu12" \
      "memory, endpoints and workers are closed in unusual orders"
-step lives-pointers full 60 "lives pointers cu12" \
+step ucp-pointers full 60 "ucp_run pointers cu12" \
      "pointers to a peer's memory stay valid when other endpoints close"
-step lives-containers full 60 lives_containers \
+step ucp-containers full 60 ucp_containers \
      "two processes with equal PIDs in two namespaces"
-step lives-containers-1.22 long 60 "lives_containers cu12" \
+step ucp-containers-1.22 long 60 "ucp_containers cu12" \
      "two processes with equal PIDs in two namespaces, UCX 1.22"
-step lives-namespaces full 120 "lives_namespaces cu12" \
+step ucp-namespaces full 120 "ucp_namespaces cu12" \
      "containers that share some namespaces: mapping, or another transport"
 wide threads-sanitized
 modelled threads-sanitized

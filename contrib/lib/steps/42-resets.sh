@@ -3,9 +3,9 @@
 # Actions of programs on their GPUs between messages: resets, temporary contexts,
 # memory freed while a kernel runs, unfinished copies, memory in reservations.
 
-# lives_reset WAY MULTIPATH UCX [NODE]: run ucx_mp_reset's WAY with this UCX: the
+# reset_run WAY MULTIPATH UCX [NODE]: run ucx_mp_reset's WAY with this UCX: the
 # distribution's, Open MPI 5's or a wheel's folder, which sees memory being freed
-lives_reset() {
+reset_run() {
     local mpirun programs way=$1 multipath=$2 ucx=$3 node=${4:-beluga}
     if [ "$ucx" = openmpi5 ]; then
         mpi_tools openmpi5 || return
@@ -25,7 +25,7 @@ lives_reset() {
 }
 
 # A program's own context, without a primary one
-lives_own_context() {
+own_context() {
     local mpirun programs
     mpi_tools distribution || return
     passing_on '^ucx_mp_context: 5 messages, 0 wrong' \
@@ -33,8 +33,8 @@ lives_own_context() {
         "$programs/ucx_mp_context"
 }
 
-# lives_collectives WAY: run one of ucx_mp_reset's ways with sums
-lives_collectives() {
+# reset_collectives WAY: run one of ucx_mp_reset's ways with sums
+reset_collectives() {
     local mpirun programs
     mpi_tools distribution || return
     passing_on '^ucx_mp_reset: 1 ways, finalized behind a reset, 0 wrong' \
@@ -44,40 +44,40 @@ lives_collectives() {
 
 # One path and several, under a UCX that sees freed memory and one that does not,
 # each once a day
-lives_level() {
+reset_level() {
     case $1 in
     distribution-y | cu12-n | contexts-y) echo full ;;
     *) echo long ;;
     esac
 }
 
-for lives_way in n y; do
-    for lives_ucx in distribution cu12; do
-        step "lives-reset-$lives_ucx-$lives_way" \
-             "$(lives_level "$lives_ucx-$lives_way")" 90 \
-             "lives_reset reset $lives_way $lives_ucx" \
+for reset_way in n y; do
+    for reset_ucx in distribution cu12; do
+        step "reset-$reset_ucx-$reset_way" \
+             "$(reset_level "$reset_ucx-$reset_way")" 90 \
+             "reset_run reset $reset_way $reset_ucx" \
              "the program resets devices between messages and before its end"
     done
-    step "lives-contexts-$lives_way" "$(lives_level "contexts-$lives_way")" 90 \
-         "lives_reset contexts $lives_way cu12" \
+    step "contexts-$reset_way" "$(reset_level "contexts-$reset_way")" 90 \
+         "reset_run contexts $reset_way cu12" \
          "the program creates and destroys contexts between messages"
 done
-step lives-reset-openmpi5 full 90 "lives_reset reset auto openmpi5" \
+step reset-openmpi5 full 90 "reset_run reset auto openmpi5" \
      "the program resets devices while UCP 1.20 keeps GPU buffers"
-step lives-own-context full 60 lives_own_context \
+step own-context full 60 own_context \
      "pool memory in a context created by the program"
-step lives-collectives full 90 "lives_collectives collectives" \
+step reset-collectives full 90 "reset_collectives collectives" \
      "the program resets devices between all-reduces of GPU memory"
-step lives-kernel full 60 "lives_reset kernel auto cu12 hgx-h200" \
+step freed-behind-kernel full 60 "reset_run kernel auto cu12 hgx-h200" \
      "the program frees host memory while a kernel waits for a message"
-step lives-copies full 60 "lives_reset copies n cu12" \
+step sent-behind-copy full 60 "reset_run copies n cu12" \
      "the program sends a buffer while a copy into it is running"
-for lives_ucx in distribution cu12; do
-    step "lives-mappings-$lives_ucx" full 60 \
-         "lives_reset mappings y $lives_ucx" \
+for reset_ucx in distribution cu12; do
+    step "reservations-$reset_ucx" full 60 \
+         "reset_run mappings y $reset_ucx" \
          "messages of memory mapped into a larger address reservation"
 done
-step lives-hostvmm full 60 "lives_reset hostvmm auto cu12" \
+step host-vmm full 60 "reset_run hostvmm auto cu12" \
      "messages of host memory that only GPUs can access"
-step lives-hostvmm-sums full 60 "lives_collectives hostvmm-sums" \
+step host-vmm-sums full 60 "reset_collectives hostvmm-sums" \
      "reductions of host memory that only GPUs can access"
