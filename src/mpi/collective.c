@@ -266,7 +266,7 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
 {
     MPI_Comm comm = args->comm;
     uct_cuda_coll_result_t result;
-    uct_cuda_coll_group_t *group;
+    uct_cuda_coll_team_t *team;
     call_request_t request;
     char why[256];
 
@@ -284,15 +284,15 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
         return false;
     }
 
-    group = ucx_mp_mpi_comm_join(state, comm);
-    if (group == NULL) {
+    team = ucx_mp_mpi_comm_join(state, comm);
+    if (team == NULL) {
         return false;
     }
 
     request.what.has_native_path = ucx_mp_mpi_job.has_rival;
     request.what.progress        = progress;
     request.what.arg             = &comm;
-    result = ucx_mp_mpi_job.api->collective(group, &request.what, why,
+    result = ucx_mp_mpi_job.api->collective(team, &request.what, why,
                                             sizeof(why));
     if (result == UCT_CUDA_COLL_STAGE) {
         return false;
@@ -355,9 +355,9 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
     }
 
     has_gpu = is_usable && request_make(&request, state, args) &&
-              ucx_mp_mpi_comm_has_group(state, args->comm);
-    if ((state->group == NULL) || !ucx_mp_mpi_job.has_queues ||
-        !api->is_queued(state->group, state->number, has_gpu)) {
+              ucx_mp_mpi_comm_has_team(state, args->comm);
+    if ((state->team == NULL) || !ucx_mp_mpi_job.has_queues ||
+        !api->is_queued(state->team, state->number, has_gpu)) {
         return false;
     }
     if (state->reductions == NULL) {
@@ -370,7 +370,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
     *rc_p = ucx_mp_mpi_reduction_start(state->reductions,
                                        ucx_mp_mpi_comm_take_declined(state) ?
                                                NULL :
-                                               state->group,
+                                               state->team,
                                        args, &request.what,
                                        has_gpu ? UCT_CUDA_COLL_AHEAD :
                                                  request.reason,
@@ -382,7 +382,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
 /* -------------------------------------------------------------- persistent */
 
 typedef struct {
-    uct_cuda_coll_group_t   *group;
+    uct_cuda_coll_team_t    *team;
     ucx_mp_mpi_reductions_t *reductions;
     ucx_mp_mpi_collective_t args;
     call_request_t          request;
@@ -397,8 +397,8 @@ static void persistent_destroy(void *arg)
         ucx_mp_mpi_reductions_destroy(persistent->reductions,
                                       ucx_mp_mpi_pmpi.comm_null);
     }
-    if (persistent->group != NULL) {
-        ucx_mp_mpi_job.api->group_destroy(persistent->group);
+    if (persistent->team != NULL) {
+        ucx_mp_mpi_job.api->team_destroy(persistent->team);
     }
     free(persistent);
 }
@@ -408,12 +408,12 @@ static int persistent_start(void *arg, MPI_Request *active_p)
     persistent_t *persistent = arg;
 
     return ucx_mp_mpi_reduction_start(persistent->reductions,
-                                      persistent->group, &persistent->args,
+                                      persistent->team, &persistent->args,
                                       &persistent->request.what,
                                       UCT_CUDA_COLL_AHEAD, active_p);
 }
 
-/* Return the key of a group for the call counted last: no other one of this
+/* Return the key of a team for the call counted last: no other one of this
    communicator has it. */
 static uint64_t persistent_key(const ucx_mp_mpi_comm_t *state)
 {
@@ -439,14 +439,14 @@ static persistent_t *persistent_agree(ucx_mp_mpi_comm_t *state,
         if (is_usable && ucx_mp_mpi_may_be_gpu() &&
             is_queueable(state, args) &&
             request_make(&persistent->request, state, args)) {
-            persistent->group = ucx_mp_mpi_job_join(args->comm,
-                                                    persistent_key(state),
-                                                    state->rank, state->size,
-                                                    0);
+            persistent->team = ucx_mp_mpi_job_join(args->comm,
+                                                   persistent_key(state),
+                                                   state->rank, state->size,
+                                                   0);
         }
     }
     if (!ucx_mp_mpi_on_all(args->comm, (persistent != NULL) &&
-                                               (persistent->group != NULL))) {
+                                               (persistent->team != NULL))) {
         if (persistent != NULL) {
             persistent_destroy(persistent);
         }

@@ -60,7 +60,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
 
 /*
  * Put a persistent reduction on GPUs in front of the MPI's, if all ranks agree.
- * Blocks: all ranks initialize it, in one order. It has a group of its own,
+ * Blocks: all ranks initialize it, in one order. It has a team of its own,
  * because ranks may start persistent collectives in different orders.
  *
  * @param state      NULL: GPUs carry out no call of this communicator.

@@ -103,8 +103,8 @@ static int comm_delete(MPI_Comm comm, int keyval, void *value, void *extra)
             __atomic_fetch_sub(&early.count, 1, __ATOMIC_RELAXED);
         }
     }
-    if (state->group != NULL) {
-        ucx_mp_mpi_job.api->group_destroy(state->group);
+    if (state->team != NULL) {
+        ucx_mp_mpi_job.api->team_destroy(state->team);
     }
     if (state->nodes != NULL) {
         ucx_mp_mpi_nodes_destroy(state->nodes, comm);
@@ -327,28 +327,28 @@ void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state)
 
 /* -------------------------------------------------------------------- calls */
 
-bool ucx_mp_mpi_comm_has_group(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
+bool ucx_mp_mpi_comm_has_team(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
 {
-    if ((state->group == NULL) && !state->has_failed) {
-        state->group      = ucx_mp_mpi_job_join(comm, state->key,
+    if ((state->team == NULL) && !state->has_failed) {
+        state->team       = ucx_mp_mpi_job_join(comm, state->key,
                                                 state->rank, state->size,
                                                 state->calls);
-        state->has_failed = (state->group == NULL);
+        state->has_failed = (state->team == NULL);
     }
-    return state->group != NULL;
+    return state->team != NULL;
 }
 
-uct_cuda_coll_group_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
-                                            MPI_Comm comm)
+uct_cuda_coll_team_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
+                                           MPI_Comm comm)
 {
-    if (!ucx_mp_mpi_comm_has_group(state, comm)) {
+    if (!ucx_mp_mpi_comm_has_team(state, comm)) {
         ++state->calls;
     }
-    return state->group;
+    return state->team;
 }
 
-/* Return whether another rank has created the group of this communicator, which
-   awaits this rank. false, too, if no group was created in the
+/* Return whether another rank has created the team of this communicator, which
+   awaits this rank. false, too, if no team was created in the
    segment since the last look: one memory read. */
 static bool comm_is_awaited(ucx_mp_mpi_comm_t *state)
 {
@@ -408,10 +408,10 @@ void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
         return;
     }
 
-    if ((state->group != NULL) ||
+    if ((state->team != NULL) ||
         (comm_is_awaited(state) &&
-         ucx_mp_mpi_comm_has_group(state, comm))) {
-        ucx_mp_mpi_job.api->fall_back(state->group, kind, reason);
+         ucx_mp_mpi_comm_has_team(state, comm))) {
+        ucx_mp_mpi_job.api->fall_back(state->team, kind, reason);
         return;
     }
 

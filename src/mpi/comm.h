@@ -3,7 +3,7 @@
  * State of a communicator on this rank: a key that is the same on all ranks,
  * and the number of calls. It is set up when the communicator is made, where
  * MPI synchronises the ranks anyway. The first collective with a GPU buffer
- * creates the group for GPU collectives: each rank joins before the first call
+ * creates the team for GPU collectives: each rank joins before the first call
  * that needs it.
  */
 #ifndef UCX_MP_MPI_COMM_H_
@@ -22,14 +22,14 @@ typedef struct {
     uint64_t              key;    /* same number on all ranks of the
                                      communicator */
     uint64_t              calls;  /* collectives possible on GPUs, counted until
-                                     the group exists */
+                                     the team exists */
     uint64_t              number; /* collectives with buffers so far */
     uint64_t              awaits_queue; /* number of the first call to queue:
                                            the next blocking collective creates
                                            the queue; 0: none */
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
-    bool                  has_failed; /* joining the group failed */
+    bool                  has_failed; /* joining the team failed */
     bool                  has_declined; /* this rank already declined its next
                                            call: the MPI rejected the call that
                                            carried that number */
@@ -37,7 +37,7 @@ typedef struct {
     bool                  has_topology; /* without one, the MPI rejects
                                            calls with neighbours */
     uint64_t              duplicates; /* made by MPI_Comm_idup() so far */
-    uct_cuda_coll_group_t *group; /* NULL: not created yet */
+    uct_cuda_coll_team_t  *team; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
                                        all ranks are on one node */
     bool has_reductions; /* GPUs may carry out non-blocking reductions */
@@ -149,18 +149,18 @@ void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state);
 void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state);
 
 /* Decline the next call on this rank, before the MPI's call. If another rank
-   has created the group, join it; in a group, all ranks then fall back. Without
-   a group, count the call. */
+   has created the team, join it; in a team, all ranks then fall back. Without
+   a team, count the call. */
 void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
                                int kind, uct_cuda_coll_reason_t reason);
 
-/* Join the communicator's group, unless this rank is in it or has failed to
-   join before. @return Whether this rank is in the group. */
-bool ucx_mp_mpi_comm_has_group(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
+/* Join the communicator's team, unless this rank is in it or has failed to
+   join before. @return Whether this rank is in the team. */
+bool ucx_mp_mpi_comm_has_team(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
 
-/* Get the group for a collective with GPU buffers, joining it if needed.
+/* Get the team for a collective with GPU buffers, joining it if needed.
    @return NULL: this rank cannot join. The call is counted; make the MPI's. */
-uct_cuda_coll_group_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
-                                            MPI_Comm comm);
+uct_cuda_coll_team_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
+                                           MPI_Comm comm);
 
 #endif

@@ -110,12 +110,12 @@ bool ucx_mp_mpi_job_has(MPI_Comm comm, int size, bool *is_spread_p)
     return is_known;
 }
 
-uct_cuda_coll_group_t *
+uct_cuda_coll_team_t *
 ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,
                     uint64_t calls)
 {
     const ucx_mp_mpi_job_t *job     = &ucx_mp_mpi_job;
-    uct_cuda_coll_group_t *group    = NULL;
+    uct_cuda_coll_team_t *team      = NULL;
     unsigned members[UCT_CUDA_COLL_API_RANKS];
     int *places, i;
 
@@ -128,9 +128,9 @@ ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,
         members[i] = (unsigned)places[i];
     }
     free(places);
-    return (job->api->group_create(job->segment, key, rank, size, members,
-                                   calls, &group) == 0) ?
-                   group :
+    return (job->api->team_create(job->segment, key, rank, size, members,
+                                  calls, &team) == 0) ?
+                   team :
                    NULL;
 }
 

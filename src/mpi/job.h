@@ -56,11 +56,11 @@ int ucx_mp_mpi_machine_color(void);
    other nodes. */
 bool ucx_mp_mpi_job_has(MPI_Comm comm, int size, bool *is_spread_p);
 
-/* Join the group of a communicator with all ranks on this node; does not wait
+/* Join the team of a communicator with all ranks on this node; does not wait
    for the others. `key` must be equal on all ranks. `calls`: number of this
    rank's calls so far; ranks may join before different calls.
-   @return NULL: no group is available. */
-uct_cuda_coll_group_t *
+   @return NULL: no team is available. */
+uct_cuda_coll_team_t *
 ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,
                     uint64_t calls);
 

@@ -36,7 +36,7 @@
 
 struct ucx_mp_mpi_nodes {
     uint64_t              key;    /* key of the communicator */
-    uct_cuda_coll_group_t *group; /* GPU group of this node; NULL: this node has
+    uct_cuda_coll_team_t  *team;  /* GPU team of this node; NULL: this node has
                                      one rank */
     MPI_Comm              local;  /* ranks of this node */
     MPI_Comm              across; /* ranks with the same shard, one per node */
@@ -116,14 +116,14 @@ ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(uint64_t key)
     return nodes;
 }
 
-/* Free the group and, with `has_mpi`, the communicators of nodes_split().
+/* Free the team and, with `has_mpi`, the communicators of nodes_split().
    MPI_COMM_WORLD is freed inside MPI_Finalize(), where communicators can no
    longer be freed. */
 static void nodes_release(ucx_mp_mpi_nodes_t *nodes, bool has_mpi)
 {
-    if (nodes->group != NULL) {
-        ucx_mp_mpi_job.api->group_destroy(nodes->group);
-        nodes->group = NULL;
+    if (nodes->team != NULL) {
+        ucx_mp_mpi_job.api->team_destroy(nodes->team);
+        nodes->team = NULL;
     }
     if (has_mpi && nodes->has_shard) {
         ucx_mp_mpi_pmpi.Comm_free(&nodes->across);
@@ -139,16 +139,16 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
     free(nodes);
 }
 
-/* Join the group of this node. @return Whether all its ranks have joined. */
+/* Join the team of this node. @return Whether all its ranks have joined. */
 static bool nodes_join(ucx_mp_mpi_nodes_t *nodes)
 {
     if (nodes->size == 1) {
         return true;
     }
 
-    nodes->group = ucx_mp_mpi_job_join(nodes->local, nodes->key, nodes->rank,
-                                       nodes->size, 0);
-    return ucx_mp_mpi_on_all(nodes->local, nodes->group != NULL);
+    nodes->team = ucx_mp_mpi_job_join(nodes->local, nodes->key, nodes->rank,
+                                      nodes->size, 0);
+    return ucx_mp_mpi_on_all(nodes->local, nodes->team != NULL);
 }
 
 static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
@@ -443,7 +443,7 @@ static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
                                               first);
     }
 
-    switch (ucx_mp_mpi_job.api->collective(nodes->group, &what, why,
+    switch (ucx_mp_mpi_job.api->collective(nodes->team, &what, why,
                                            sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         break;

@@ -313,7 +313,7 @@ ucx_mp_mpi_reductions_create_persistent(MPI_Request request)
 }
 
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
-                               uct_cuda_coll_group_t *group,
+                               uct_cuda_coll_team_t *team,
                                const ucx_mp_mpi_collective_t *args,
                                const uct_cuda_coll_call_t *what,
                                uct_cuda_coll_reason_t reason,
@@ -336,11 +336,11 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
 
     reduction->args      = *args;
     reduction->request   = *request;
-    reduction->is_staged = (group == NULL);
+    reduction->is_staged = (team == NULL);
     reduction->pending   = ucx_mp_mpi_nonblocking_track(args->name, *request,
                                                         advance);
-    if (group != NULL) {
-        reduction->op = ucx_mp_mpi_job.api->start(group, what, reason);
+    if (team != NULL) {
+        reduction->op = ucx_mp_mpi_job.api->start(team, what, reason);
     }
 
     pthread_mutex_lock(&all.lock);

@@ -43,12 +43,12 @@ ucx_mp_mpi_reductions_create(MPI_Comm duplicate, uint64_t key,
 ucx_mp_mpi_reductions_t *
 ucx_mp_mpi_reductions_create_persistent(MPI_Request request);
 
-/* Start a reduction queued by all ranks, without waiting for them. `group` is
+/* Start a reduction queued by all ranks, without waiting for them. `team` is
    NULL: this rank has declined it before; `reason` is not 0: this rank declines
    it. @return MPI_SUCCESS, with `*request` set, or an error of
    MPI_Grequest_start(). Aborts without memory. */
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
-                               uct_cuda_coll_group_t *group,
+                               uct_cuda_coll_team_t *team,
                                const ucx_mp_mpi_collective_t *args,
                                const uct_cuda_coll_call_t *what,
                                uct_cuda_coll_reason_t reason,

@@ -22,7 +22,7 @@ extern "C" {
 /** Symbol of the table. A table with another layout gets another symbol. */
 #define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v7"
 
-/** Maximum number of ranks of a group. */
+/** Maximum number of ranks of a team. */
 #define UCT_CUDA_COLL_API_RANKS 64
 
 /** Bytes of a segment name, including the terminating zero. */
@@ -36,7 +36,7 @@ extern "C" {
 typedef struct uct_cuda_node_segment uct_cuda_node_segment_t;
 
 /** Ranks of one node, making the same calls in the same order. */
-typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
+typedef struct uct_cuda_coll_team uct_cuda_coll_team_t;
 
 /** Memory of another process, mapped into this one. */
 typedef struct uct_cuda_coll_mapping uct_cuda_coll_mapping_t;
@@ -143,15 +143,15 @@ typedef struct {
      *  given up. */
     void (*segment_opened)(uct_cuda_node_segment_t *segment);
 
-    /** Return a word of the segment. Its value changes with each group
-     *  created under a new key; 0: no group yet. */
+    /** Return a word of the segment. Its value changes with each team
+     *  created under a new key; 0: no team yet. */
     const uint32_t *(*segment_changes)(const uct_cuda_node_segment_t *segment);
 
-    /** Return non-zero if a rank has joined a group of this key. */
+    /** Return non-zero if a rank has joined a team of this key. */
     int (*segment_has)(const uct_cuda_node_segment_t *segment, uint64_t key);
 
     /**
-     * Join a group without waiting for the other ranks. They may join before
+     * Join a team without waiting for the other ranks. They may join before
      * later calls; until all have joined, calls fall back to the MPI.
      *
      * @param key      Communicator's key, the same on all its ranks and never
@@ -159,27 +159,27 @@ typedef struct {
      * @param members  Segment ranks of the communicator's ranks.
      * @param calls    Calls made by this rank on the communicator before,
      *                 counting those given to fall_back() or collective().
-     * @return 0; -1 if no group is available.
+     * @return 0; -1 if no team is available.
      */
-    int (*group_create)(uct_cuda_node_segment_t *segment, uint64_t key,
-                        unsigned rank, unsigned size, const unsigned *members,
-                        uint64_t calls, uct_cuda_coll_group_t **group_p);
+    int (*team_create)(uct_cuda_node_segment_t *segment, uint64_t key,
+                       unsigned rank, unsigned size, const unsigned *members,
+                       uint64_t calls, uct_cuda_coll_team_t **team_p);
 
-    void (*group_destroy)(uct_cuda_coll_group_t *group);
+    void (*team_destroy)(uct_cuda_coll_team_t *team);
 
     /** Decline this rank's next call, of this kind: all ranks then fall
-     *  back. Costs one store and never waits. With group NULL only the log
+     *  back. Costs one store and never waits. With team NULL only the log
      *  is written. */
-    void (*fall_back)(uct_cuda_coll_group_t *group, int kind,
+    void (*fall_back)(uct_cuda_coll_team_t *team, int kind,
                       uct_cuda_coll_reason_t reason);
 
     /**
-     * Carry out a collective. Every rank of the group must make the call. The
+     * Carry out a collective. Every rank of the team must make the call. The
      * first call waits up to 0.2 s for ranks that have not joined.
      *
      * @param why  Filled with a sentence unless the result is DONE or STAGE.
      */
-    uct_cuda_coll_result_t (*collective)(uct_cuda_coll_group_t *group,
+    uct_cuda_coll_result_t (*collective)(uct_cuda_coll_team_t *team,
                                          const uct_cuda_coll_call_t *what,
                                          char *why, size_t why_size);
 
@@ -251,7 +251,7 @@ typedef struct {
      *
      * @param number  Number of the call, the same on all ranks and rising.
      */
-    int (*is_queued)(uct_cuda_coll_group_t *group, uint64_t number,
+    int (*is_queued)(uct_cuda_coll_team_t *team, uint64_t number,
                      int is_able);
 
     /**
@@ -260,7 +260,7 @@ typedef struct {
      *
      * @param reason  Not 0: this rank declines the call.
      */
-    uct_cuda_coll_op_t *(*start)(uct_cuda_coll_group_t *group,
+    uct_cuda_coll_op_t *(*start)(uct_cuda_coll_team_t *team,
                                  const uct_cuda_coll_call_t *what,
                                  uct_cuda_coll_reason_t reason);
 

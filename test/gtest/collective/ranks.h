@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks of a group in one process: each has the control block mapped, and the
+/* Ranks of a team in one process: each has the control block mapped, and the
    test plays some of them. */
 #ifndef TEST_COLLECTIVE_RANKS_H
 #define TEST_COLLECTIVE_RANKS_H

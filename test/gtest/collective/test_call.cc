@@ -8,7 +8,7 @@ extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/team.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/collective/queue.h>
 #include <uct/cuda/multipath/traffic.h>
@@ -97,7 +97,7 @@ protected:
 
     std::unique_ptr<Gpus> gpus;
     uct_cuda_topo_t topo = Gpus::topo(GPUS);
-    uct_cuda_coll_group_t *groups[SIZE];
+    uct_cuda_coll_team_t *teams[SIZE];
     uint8_t *sends[SIZE], *recvs[SIZE]; /* buffers of BYTES */
     uct_cuda_coll_call_t calls[SIZE]       = {};
     uct_cuda_coll_result_t results[SIZE];
@@ -116,9 +116,9 @@ protected:
             ucs_status_t status;
 
             ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain((int)rank, true, &context));
-            status = uct_cuda_coll_group_create(segment, KEY, rank, SIZE,
-                                                members,
-                                                0, &groups[rank]);
+            status = uct_cuda_coll_team_create(segment, KEY, rank, SIZE,
+                                               members,
+                                               0, &teams[rank]);
             ASSERT_EQ(UCS_OK, status);
             sends[rank] = gpus->alloc((int)rank, BYTES);
             recvs[rank] = gpus->alloc((int)rank, BYTES);
@@ -131,8 +131,8 @@ protected:
 
     void TearDown() override
     {
-        for (uct_cuda_coll_group_t *group : groups) {
-            uct_cuda_coll_queue_destroy(group);
+        for (uct_cuda_coll_team_t *team : teams) {
+            uct_cuda_coll_queue_destroy(team);
         }
         for (int gpu = 0; gpu < (int)SIZE; ++gpu) {
             uct_cuda_ctx_release(gpu);
@@ -206,7 +206,7 @@ protected:
         for (unsigned rank = 0; rank < SIZE; ++rank) {
             threads.emplace_back([this, rank] {
                 results[rank] = uct_cuda_coll_queue_collective(
-                        groups[rank], &calls[rank], whys[rank],
+                        teams[rank], &calls[rank], whys[rank],
                         sizeof(whys[rank]));
             });
         }
@@ -261,7 +261,7 @@ protected:
     op_t start(unsigned rank,
                uct_cuda_coll_reason_t reason = UCT_CUDA_COLL_AHEAD)
     {
-        return uct_cuda_coll_queue_start(groups[rank], &calls[rank], reason);
+        return uct_cuda_coll_queue_start(teams[rank], &calls[rank], reason);
     }
 
     uct_cuda_coll_result_t end(op_t op, unsigned rounds = 1000000)
@@ -339,11 +339,11 @@ TEST_F(Started, blocking_calls_come_behind)
     op_t ops[SIZE];
 
     ops[0] = start(0);
-    uct_cuda_coll_queue_decline(groups[0], UCT_CUDA_COLL_KIND_ALLGATHER,
+    uct_cuda_coll_queue_decline(teams[0], UCT_CUDA_COLL_KIND_ALLGATHER,
                                 UCT_CUDA_COLL_NO_HOST);
     ops[1] = start(1);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-              uct_cuda_coll_queue_collective(groups[1], &calls[1], whys[1],
+              uct_cuda_coll_queue_collective(teams[1], &calls[1], whys[1],
                                              sizeof(whys[1])));
     for (op_t op : ops) {
         EXPECT_EQ(UCT_CUDA_COLL_DONE, end(op, 1));
@@ -377,17 +377,17 @@ TEST_F(Started, all_ranks_queue_from_one_call_on)
         std::vector<std::thread> threads;
 
         for (unsigned rank = 0; rank < SIZE; ++rank) {
-            uct_cuda_coll_queue_destroy(groups[rank]);
+            uct_cuda_coll_queue_destroy(teams[rank]);
             const unsigned members[SIZE] = {0, 0};
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_group_create(
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_team_create(
                                       segment, KEY + first, rank, SIZE, members,
-                                      0, &groups[rank]));
+                                      0, &teams[rank]));
         }
         for (unsigned rank = 0; rank < SIZE; ++rank) {
             threads.emplace_back([=, &queued] {
                 for (unsigned number = 1; number <= NUMBERS; ++number) {
                     queued[rank].push_back(uct_cuda_coll_queue_is_queued(
-                            groups[rank], number, number >= first + 5 * rank));
+                            teams[rank], number, number >= first + 5 * rank));
                     if (number % (7 + rank) == 0) {
                         std::this_thread::yield();
                     }
@@ -419,10 +419,10 @@ TEST_F(Call, host_memory_falls_back)
 
 TEST_F(Call, a_declining_rank_is_not_waited_for)
 {
-    uct_cuda_coll_queue_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+    uct_cuda_coll_queue_decline(teams[1], UCT_CUDA_COLL_KIND_ALLGATHER,
                                 UCT_CUDA_COLL_NO_DATATYPE);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-              uct_cuda_coll_queue_collective(groups[0], &calls[0], whys[0],
+              uct_cuda_coll_queue_collective(teams[0], &calls[0], whys[0],
                                              sizeof(whys[0])));
     EXPECT_TRUE(has_logged("collective 1: all-gather: falls back to the MPI: "
                            "datatype: "));
@@ -489,14 +489,14 @@ TEST_F(Call, a_late_rank_gets_the_mismatch_too)
         while (!is_waiting) {
             std::this_thread::yield();
         }
-        results[1] = uct_cuda_coll_queue_collective(groups[1], &calls[1],
+        results[1] = uct_cuda_coll_queue_collective(teams[1], &calls[1],
                                                     whys[1], sizeof(whys[1]));
         for (unsigned i = 0; i < 2; ++i) {
-            uct_cuda_coll_queue_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+            uct_cuda_coll_queue_decline(teams[1], UCT_CUDA_COLL_KIND_ALLGATHER,
                                         UCT_CUDA_COLL_NO_HOST);
         }
     });
-    results[0] = uct_cuda_coll_queue_collective(groups[0], &calls[0], whys[0],
+    results[0] = uct_cuda_coll_queue_collective(teams[0], &calls[0], whys[0],
                                                 sizeof(whys[0]));
     other.join();
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, results[0]);
@@ -547,7 +547,7 @@ TEST_F(Call, a_gpu_is_read_before_it_is_another)
             for (const auto &call : {calls[rank], rank ? next : calls[0]}) {
                 EXPECT_EQ(UCT_CUDA_COLL_STAGE,
                           uct_cuda_coll_queue_collective(
-                                  groups[rank], &call, whys[rank],
+                                  teams[rank], &call, whys[rank],
                                   sizeof(whys[rank])));
             }
         });
@@ -641,7 +641,7 @@ TEST_F(Call, ranks_prepare_a_new_plan_together)
     auto was_prepared = [this] {
         return uct_cuda_node_control_reached(
                        controls[0], 0, UCT_CUDA_NODE_PHASE_READY,
-                       groups[0]->agreement.sequence) == UCS_OK;
+                       teams[0]->agreement.sequence) == UCS_OK;
     };
 
     for (unsigned part = 1; part < 6; part += 4) {
@@ -658,7 +658,7 @@ TEST_F(Call, ranks_prepare_a_new_plan_together)
     for (uct_cuda_coll_call_t &call : calls) {
         call.count = COUNT / 25;
     }
-    unprepared = &groups[1]->memory.events;
+    unprepared = &teams[1]->memory.events;
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
     unprepared = nullptr;
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());

@@ -611,7 +611,7 @@ TEST_F(CollSegment, no_segment_without_a_directory)
 }
 
 /* A child closes inherited state: it removes neither a name still needed by
-   ranks, nor its parent from a group */
+   ranks, nor its parent from a team */
 TEST_F(CollControl, a_forked_child_changes_nothing)
 {
     struct stat st;
@@ -662,7 +662,7 @@ int __wrap_munmap(void *addr, size_t length)
 
 /*
  * Ranks as threads, with the control block at one address. ThreadSanitizer
- * judges them by C's rules, since x86 orders more. Each call is as in a group:
+ * judges them by C's rules, since x86 orders more. Each call is as in a team:
  * ranks post and read the others' posts until one falls back. If none does,
  * they export memory, announce it, look at the others', and end.
  */

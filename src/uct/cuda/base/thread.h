@@ -20,7 +20,7 @@ BEGIN_C_DECLS
  *   0. cuda_cma/cuda_cma_server.c    start and end of the server
  *      node/watch.c                  while it checks; forks wait for it
  *      process_settings.c            settings of the process
- *      collective/queue.c            non-blocking calls of groups
+ *      collective/queue.c            non-blocking calls of teams
  *   1. multipath/registry.c          creation and destruction of engines
  *   2. multipath/transfer.c          an engine: plans, submits, releases
  *      node/rkey.c                   reachability of peers

@@ -415,7 +415,7 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
 }
 
 /* Return whether a rank has declined, and record its reason. It may have left
- * the group since, and all ranks fall back. */
+ * the team since, and all ranks fall back. */
 static bool is_passed(agreement_t *agreement)
 {
     uct_cuda_node_announcement_t post;

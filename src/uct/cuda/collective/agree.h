@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agreement: ranks of a group announce their arguments on the group's control
+ * Agreement: ranks of a team announce their arguments on the team's control
  * block and read those of the others. Every rank decides by the same
  * announcements, so all ranks decide the same.
  */
@@ -94,7 +94,7 @@ void uct_cuda_coll_agree_decline(uct_cuda_coll_agreement_t *agreement,
 
 
 /**
- * Wait for the other ranks to join the group before this call, so that all
+ * Wait for the other ranks to join the team before this call, so that all
  * announce their arguments. The first call with GPU buffers waits a short time,
  * so programs whose ranks all use GPU buffers never fall back. Later calls do
  * not wait: a rank with host buffers may never join.

@@ -9,7 +9,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/team.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/collective/queue.h>
 #include <uct/cuda/node/exports.h>
@@ -58,13 +58,13 @@ static int api_segment_has(const uct_cuda_node_segment_t *segment, uint64_t key)
     return uct_cuda_node_segment_has(segment, key);
 }
 
-static int api_group_create(uct_cuda_node_segment_t *segment, uint64_t key,
-                            unsigned rank, unsigned size,
-                            const unsigned *members, uint64_t calls,
-                            uct_cuda_coll_group_t **group_p)
+static int api_team_create(uct_cuda_node_segment_t *segment, uint64_t key,
+                           unsigned rank, unsigned size,
+                           const unsigned *members, uint64_t calls,
+                           uct_cuda_coll_team_t **team_p)
 {
-    return (uct_cuda_coll_group_create(segment, key, rank, size, members, calls,
-                                       group_p) == UCS_OK) ?
+    return (uct_cuda_coll_team_create(segment, key, rank, size, members, calls,
+                                      team_p) == UCS_OK) ?
                    0 :
                    -1;
 }
@@ -198,8 +198,8 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v7 = {
     .segment_opened         = uct_cuda_node_segment_unlink,
     .segment_changes        = uct_cuda_node_segment_changes,
     .segment_has            = api_segment_has,
-    .group_create           = api_group_create,
-    .group_destroy          = uct_cuda_coll_queue_destroy,
+    .team_create            = api_team_create,
+    .team_destroy           = uct_cuda_coll_queue_destroy,
     .fall_back              = uct_cuda_coll_queue_decline,
     .collective             = uct_cuda_coll_queue_collective,
     .counts                 = uct_cuda_coll_counts,

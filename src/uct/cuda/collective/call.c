@@ -56,37 +56,37 @@ static bool schedule_fits(const uct_cuda_coll_kept_schedule_t *kept,
            (memcmp(plan->blocks, signature->blocks, sizeof(plan->blocks)) == 0);
 }
 
-static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
-                               const uct_cuda_plan_coll_request_t *request,
-                               uct_cuda_run_schedule_t **schedule_p)
+static ucs_status_t team_plan(uct_cuda_coll_team_t *team,
+                              const uct_cuda_plan_coll_request_t *request,
+                              uct_cuda_run_schedule_t **schedule_p)
 {
     uct_cuda_plan_coll_t plan;
     ucs_status_t status;
 
-    if (group->plan_cache == NULL) {
-        group->plan_cache = uct_cuda_plan_cache_create();
+    if (team->plan_cache == NULL) {
+        team->plan_cache = uct_cuda_plan_cache_create();
     }
-    status = uct_cuda_plan_cache_get(group->plan_cache, request, &plan);
+    status = uct_cuda_plan_cache_get(team->plan_cache, request, &plan);
     return (status != UCS_OK) ?
                    status :
-                   uct_cuda_run_schedule_create(&plan, group->agreement.rank,
+                   uct_cuda_run_schedule_create(&plan, team->agreement.rank,
                                                 schedule_p);
 }
 
 /* Find the plan of this call in the cache; it holds the same plans on all
  * ranks. @return false: kept has the place of a new plan */
-static bool call_has_schedule(call_t *call, uct_cuda_coll_group_t *group)
+static bool call_has_schedule(call_t *call, uct_cuda_coll_team_t *team)
 {
-    uct_cuda_coll_kept_schedule_t *kept = &group->schedules[0];
+    uct_cuda_coll_kept_schedule_t *kept = &team->schedules[0];
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_COLL_MAX_SCHEDULES; ++i) {
-        if (schedule_fits(&group->schedules[i], &call->signature)) {
-            call->kept = &group->schedules[i];
+        if (schedule_fits(&team->schedules[i], &call->signature)) {
+            call->kept = &team->schedules[i];
             return true;
         }
-        if (group->schedules[i].used < kept->used) {
-            kept = &group->schedules[i];
+        if (team->schedules[i].used < kept->used) {
+            kept = &team->schedules[i];
         }
     }
 
@@ -171,13 +171,13 @@ static uint32_t call_element(const call_t *call,
 
 /* Build the planner's request, the same on all ranks */
 static ucs_status_t call_settle(call_t *call,
-                                const uct_cuda_coll_group_t *group)
+                                const uct_cuda_coll_team_t *team)
 {
     static const ucx_mp_type_t copies[] = {
         [1] = UCX_MP_TYPE_U8, [2] = UCX_MP_TYPE_U16, [4] = UCX_MP_TYPE_U32,
         [8] = UCX_MP_TYPE_U64
     };
-    const uct_cuda_coll_agreement_t *agreement   = &group->agreement;
+    const uct_cuda_coll_agreement_t *agreement   = &team->agreement;
     const uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
             agreement->control);
     uct_cuda_plan_coll_request_t *request           = &call->request;
@@ -191,7 +191,7 @@ static ucs_status_t call_settle(call_t *call,
     request->max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
     request->algorithm   = common->algorithm;
     request->chunks      = UCT_CUDA_PLAN_COLL_AUTO;
-    request->multipath   = group->has_no_relays ? 0 : common->multipath;
+    request->multipath   = team->has_no_relays ? 0 : common->multipath;
     request->transfers   = &agreement->transfers;
     memcpy(request->gpus, agreement->gpus, sizeof(request->gpus));
     return call_signature(call, element,
@@ -202,17 +202,17 @@ static ucs_status_t call_settle(call_t *call,
 /* ------------------------------------------------------------ announcement */
 
 /* Decline the call on this rank. @return false */
-static bool group_fall_back(uct_cuda_coll_group_t *group,
-                            uct_cuda_coll_reason_t reason, ucs_status_t status)
+static bool team_fall_back(uct_cuda_coll_team_t *team,
+                           uct_cuda_coll_reason_t reason, ucs_status_t status)
 {
-    uct_cuda_coll_agree_decline(&group->agreement, reason, status);
+    uct_cuda_coll_agree_decline(&team->agreement, reason, status);
     return false;
 }
 
 /* Return whether a buffer is absent, or aligned and in GPU memory; @a memory is
  * filled unless it is absent. Otherwise this rank has declined. */
 static bool buffer_query(const buffer_t *buffer, int type,
-                         uct_cuda_coll_group_t *group,
+                         uct_cuda_coll_team_t *team,
                          uct_cuda_memory_t *memory)
 {
     if (buffer->bytes == 0) {
@@ -223,11 +223,11 @@ static bool buffer_query(const buffer_t *buffer, int type,
     uct_cuda_memory_sync_memops(memory);
     if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
         !uct_cuda_end_is_gpu(memory->end)) {
-        return group_fall_back(group, UCT_CUDA_COLL_NO_HOST, UCS_OK);
+        return team_fall_back(team, UCT_CUDA_COLL_NO_HOST, UCS_OK);
     }
 
     return ((uintptr_t)buffer->address % ucx_mp_type_align(type) == 0) ||
-           group_fall_back(group, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
+           team_fall_back(team, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
 }
 
 /* Hash the counts of blocks; never 0 */
@@ -295,17 +295,17 @@ static ucs_status_t call_show(const call_t *call,
 
 /* Check the request and this rank's buffers. @return true: GPUs can carry it
  * out; false: this rank has declined */
-static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
+static bool call_find(call_t *call, uct_cuda_coll_team_t *team,
                       uct_cuda_memory_t *send, uct_cuda_memory_t *recv)
 {
     const uct_cuda_plan_coll_t *signature = &call->signature;
-    const unsigned rank                   = group->agreement.rank;
+    const unsigned rank                   = team->agreement.rank;
 
     if (call_signature(call, call->size, call->what->is_in_place) != UCS_OK) {
-        return group_fall_back(group, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
+        return team_fall_back(team, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
     }
 
-    group->agreement.bytes = signature->bytes;
+    team->agreement.bytes  = signature->bytes;
     call->recv.address     = call->what->recvbuf;
     call->recv.bytes       = uct_cuda_plan_coll_size(signature, rank,
                                                      UCT_CUDA_BUFFER_RECV);
@@ -315,38 +315,38 @@ static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
                                                    UCT_CUDA_BUFFER_SEND);
     }
     if ((call->recv.bytes == 0) && (call->send.bytes == 0)) {
-        return group_fall_back(group, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
+        return team_fall_back(team, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
     }
 
-    return buffer_query(&call->recv, call->what->type, group, recv) &&
-           buffer_query(&call->send, call->what->type, group, send);
+    return buffer_query(&call->recv, call->what->type, team, recv) &&
+           buffer_query(&call->send, call->what->type, team, send);
 }
 
-/* Switch the group to the current context, that of the buffers, and load the
+/* Switch the team to the current context, that of the buffers, and load the
  * call's kernel. Loading may wait for a GPU that itself waits for the program:
  * if the GPU is busy, decline the call instead, so that all ranks fall back.
- * Ignore other failures to load: group_prepare() loads again and reports them.
+ * Ignore other failures to load: team_prepare() loads again and reports them.
  * @return false: this rank has declined */
-static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
+static bool call_enter(const call_t *call, uct_cuda_coll_team_t *team,
                        int device)
 {
     ucs_status_t status;
 
-    status = uct_cuda_coll_memory_enter(&group->memory, device);
+    status = uct_cuda_coll_memory_enter(&team->memory, device);
     if (status != UCS_OK) {
-        return group_fall_back(group, UCT_CUDA_COLL_NO_CONTEXT, status);
+        return team_fall_back(team, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
-    return (uct_cuda_run_coll_device_load(group->memory.device, call->op,
+    return (uct_cuda_run_coll_device_load(team->memory.device, call->op,
                                           call->type) != UCS_ERR_BUSY) ||
-           group_fall_back(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
+           team_fall_back(team, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
 }
 
 /* Check that the GPUs can do this rank's part, export its buffers, fill its
  * announcement, and push the context of its buffers. @return false: this rank
  * has declined. The caller pops in both cases: a late failure leaves the
  * context pushed. */
-static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
+static bool call_describe(call_t *call, uct_cuda_coll_team_t *team,
                           uct_cuda_gpu_context_t *pushed,
                           uct_cuda_node_announcement_t *post)
 {
@@ -355,7 +355,7 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
     ucs_status_t status;
     int device;
 
-    if (!call_find(call, group, &send, &recv)) {
+    if (!call_find(call, team, &send, &recv)) {
         return false;
     }
 
@@ -364,23 +364,23 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
         if ((call->send.bytes > 0) &&
             (!uct_cuda_end_equal(recv.end, send.end) ||
              (recv.context != send.context))) {
-            return group_fall_back(group, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
+            return team_fall_back(team, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
         }
     }
 
     device = uct_cuda_end_device(one->end);
     status = uct_cuda_gpu_context_push(one->context, device, pushed);
     if (status != UCS_OK) {
-        return group_fall_back(group, UCT_CUDA_COLL_NO_CONTEXT, status);
+        return team_fall_back(team, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
-    if (call_enter(call, group, device)) {
+    if (call_enter(call, team, device)) {
         call_fill(call, post);
-        status = call_show(call, &group->memory, &send, &recv, post);
+        status = call_show(call, &team->memory, &send, &recv, post);
         if (status == UCS_OK) {
             return true;
         }
-        (void)group_fall_back(group, UCT_CUDA_COLL_NO_EXPORT, status);
+        (void)team_fall_back(team, UCT_CUDA_COLL_NO_EXPORT, status);
     }
     return false;
 }
@@ -391,26 +391,26 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
 /* Forget mappings, kernels and schedules, and find the ranks' GPUs anew: a rank
  * has changed its context, and its resources are gone. All ranks do this in the
  * same call. */
-static void group_forget(uct_cuda_coll_group_t *group)
+static void team_forget(uct_cuda_coll_team_t *team)
 {
-    memset(group->has_kernel, 0, sizeof(group->has_kernel));
-    uct_cuda_coll_memory_drop_mapped(&group->memory);
-    uct_cuda_coll_group_drop_schedules(group);
-    group->is_off = !uct_cuda_coll_agree_find_gpus(&group->agreement);
-    if (!group->is_off && !group->has_links) {
-        uct_cuda_coll_links_get(&group->agreement.topo);
-        group->has_links = true;
+    memset(team->has_kernel, 0, sizeof(team->has_kernel));
+    uct_cuda_coll_memory_drop_mapped(&team->memory);
+    uct_cuda_coll_team_drop_schedules(team);
+    team->is_off = !uct_cuda_coll_agree_find_gpus(&team->agreement);
+    if (!team->is_off && !team->has_links) {
+        uct_cuda_coll_links_get(&team->agreement.topo);
+        team->has_links = true;
     }
 }
 
 /* Return whether a resource must be created or mapped before this call; the
  * same answer on all ranks */
-static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
+static bool call_is_new(const call_t *call, const uct_cuda_coll_team_t *team,
                         const uct_cuda_plan_coll_t *plan)
 {
-    return group->agreement.is_new ||
-           !group->has_kernel[call->op][call->type] ||
-           !uct_cuda_coll_memory_has(&group->memory, plan);
+    return team->agreement.is_new ||
+           !team->has_kernel[call->op][call->type] ||
+           !uct_cuda_coll_memory_has(&team->memory, plan);
 }
 
 /* Handle a failed preparation; all ranks take the same branch. After a busy
@@ -418,20 +418,20 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
  * relays. After a resource could not be created, the next call will probably
  * fail, too: after MAX_FAULTS such calls in a row, pause for PAUSE_CALLS calls.
  * A failed mapping concerns this call's buffers only. */
-static void group_give_up(uct_cuda_coll_group_t *group)
+static void team_give_up(uct_cuda_coll_team_t *team)
 {
-    uct_cuda_coll_fallback_t *fallback = &group->agreement.fallback;
+    uct_cuda_coll_fallback_t *fallback = &team->agreement.fallback;
 
     if (fallback->status == UCS_ERR_BUSY) {
         fallback->reason = UCT_CUDA_COLL_NO_BUSY;
     } else if (fallback->status == UCT_CUDA_COLL_NO_RELAY) {
         uct_cuda_debug("collectives: using no relays from now on");
-        group->has_no_relays = true;
-        uct_cuda_coll_memory_free_relays(&group->memory);
-        uct_cuda_coll_group_drop_schedules(group);
+        team->has_no_relays = true;
+        uct_cuda_coll_memory_free_relays(&team->memory);
+        uct_cuda_coll_team_drop_schedules(team);
     } else if ((fallback->reason == UCT_CUDA_COLL_FAULT_MAKE) &&
-               (++group->faults >= MAX_FAULTS)) {
-        group->resume = group->agreement.sequence + 1 + PAUSE_CALLS;
+               (++team->faults >= MAX_FAULTS)) {
+        team->resume = team->agreement.sequence + 1 + PAUSE_CALLS;
     }
 }
 
@@ -466,30 +466,30 @@ static bool call_overwrites(const call_t *call,
 
 /* Fall back for a reason known to all ranks */
 static uct_cuda_coll_result_t
-group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
-            ucs_status_t status)
+team_stage(uct_cuda_coll_team_t *team, uct_cuda_coll_reason_t reason,
+           ucs_status_t status)
 {
-    uct_cuda_coll_agree_set_reason(&group->agreement, reason, UCT_CUDA_COLL_ALL,
+    uct_cuda_coll_agree_set_reason(&team->agreement, reason, UCT_CUDA_COLL_ALL,
                                    status);
     return UCT_CUDA_COLL_STAGE;
 }
 
 static uct_cuda_coll_result_t call_reach(call_t *call,
-                                         uct_cuda_coll_group_t *group,
+                                         uct_cuda_coll_team_t *team,
                                          uct_cuda_node_phase_t phase,
                                          ucs_status_t status)
 {
-    uct_cuda_coll_agree_reach(&group->agreement, phase, status);
+    uct_cuda_coll_agree_reach(&team->agreement, phase, status);
     call->state = UCT_CUDA_COLL_OPERATION_PLANNED + phase;
     return UCT_CUDA_COLL_PENDING;
 }
 
 static uct_cuda_coll_result_t call_start_steps(call_t *call,
-                                               uct_cuda_coll_group_t *group)
+                                               uct_cuda_coll_team_t *team)
 {
     call->steps_began = uct_cuda_trace_now();
-    uct_cuda_coll_memory_place(&group->memory, call->kept->plan, &call->run);
-    uct_cuda_coll_agree_run(&group->agreement);
+    uct_cuda_coll_memory_place(&team->memory, call->kept->plan, &call->run);
+    uct_cuda_coll_agree_run(&team->agreement);
     uct_cuda_coll_links_begin(&call->kept->links);
     call->begun = uct_cuda_run_schedule_begin(call->kept->schedule, &call->run);
     call->state = UCT_CUDA_COLL_OPERATION_RUNNING;
@@ -499,75 +499,75 @@ static uct_cuda_coll_result_t call_start_steps(call_t *call,
 /* Prepare the call, together with all ranks if its plan is new. No rank runs
  * before all ranks are prepared. */
 static uct_cuda_coll_result_t call_prepare(call_t *call,
-                                           uct_cuda_coll_group_t *group,
+                                           uct_cuda_coll_team_t *team,
                                            bool is_new)
 {
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_agreement_t *agreement = &team->agreement;
     uct_cuda_run_coll_call_t *run        = &call->run;
     ucs_status_t status;
 
     call->kept->used = agreement->sequence;
-    run->device      = group->memory.device;
-    run->events      = &group->memory.events;
+    run->device      = team->memory.device;
+    run->events      = &team->memory.events;
     run->control     = agreement->control;
     run->sequence    = agreement->sequence;
     run->op          = call->op;
     run->type        = call->type;
     run->gpus        = agreement->gpus;
     run->level       = uct_cuda_coll_wait_level();
-    if (!is_new && !call_is_new(call, group, call->kept->plan)) {
-        return call_start_steps(call, group);
+    if (!is_new && !call_is_new(call, team, call->kept->plan)) {
+        return call_start_steps(call, team);
     }
 
-    status = uct_cuda_coll_memory_make(&group->memory, call->kept->plan);
+    status = uct_cuda_coll_memory_make(&team->memory, call->kept->plan);
     if (status == UCS_OK) {
         status = uct_cuda_run_coll_device_load(run->device, run->op, run->type);
     }
     if (status == UCS_OK) {
         status = uct_cuda_run_schedule_prepare(call->kept->schedule, run);
     }
-    return call_reach(call, group, UCT_CUDA_NODE_PHASE_MADE, status);
+    return call_reach(call, team, UCT_CUDA_NODE_PHASE_MADE, status);
 }
 
 /* Find or make the plan of a call that all ranks make alike. With a cached plan
  * the call is prepared at once; otherwise ranks meet in phase PLANNED first,
  * also if one has no plan. */
 static uct_cuda_coll_result_t call_plan(call_t *call,
-                                        uct_cuda_coll_group_t *group)
+                                        uct_cuda_coll_team_t *team)
 {
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_agreement_t *agreement = &team->agreement;
     ucs_status_t status;
 
     uct_cuda_node_cache_collective(true);
     if (agreement->is_lost) {
-        group_forget(group);
+        team_forget(team);
     }
 
-    if (group->is_off) {
-        return group_stage(group, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
+    if (team->is_off) {
+        return team_stage(team, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
     }
 
     /* Other calls may have a plan on these GPUs or need less memory. Ranks
      * leave together, after all have read the GPUs in the control block: the
      * next call may come from another GPU. */
-    status = call_settle(call, group);
+    status = call_settle(call, team);
     if (status == UCS_OK) {
-        if (call_has_schedule(call, group)) {
-            return call_prepare(call, group, false);
+        if (call_has_schedule(call, team)) {
+            return call_prepare(call, team, false);
         }
         kept_drop(call->kept);
-        status = group_plan(group, &call->request, &call->kept->schedule);
+        status = team_plan(team, &call->request, &call->kept->schedule);
     } else {
         status = UCS_ERR_INVALID_PARAM;
     }
-    return call_reach(call, group, UCT_CUDA_NODE_PHASE_PLANNED, status);
+    return call_reach(call, team, UCT_CUDA_NODE_PHASE_PLANNED, status);
 }
 
 static uct_cuda_coll_result_t call_planned(call_t *call,
-                                           uct_cuda_coll_group_t *group,
+                                           uct_cuda_coll_team_t *team,
                                            ucs_status_t status)
 {
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_agreement_t *agreement = &team->agreement;
 
     if (call->differs) {
         return UCT_CUDA_COLL_DIFFERS;
@@ -578,7 +578,7 @@ static uct_cuda_coll_result_t call_planned(call_t *call,
             kept_drop(call->kept);
         }
         return (status == UCS_ERR_NO_RESOURCE) ?
-                       group_stage(group, UCT_CUDA_COLL_NO_SCRATCH, status) :
+                       team_stage(team, UCT_CUDA_COLL_NO_SCRATCH, status) :
                        UCT_CUDA_COLL_STAGE;
     }
 
@@ -586,33 +586,33 @@ static uct_cuda_coll_result_t call_planned(call_t *call,
     uct_cuda_coll_links_find(call->kept->plan, agreement->rank,
                              &agreement->topo, agreement->gpus,
                              &call->kept->links);
-    return call_prepare(call, group, true);
+    return call_prepare(call, team, true);
 }
 
 /* Start the steps, as all ranks have prepared the call; or fall back, as one
  * has failed (`status`, the same on all ranks) */
 static uct_cuda_coll_result_t call_ready(call_t *call,
-                                         uct_cuda_coll_group_t *group,
+                                         uct_cuda_coll_team_t *team,
                                          ucs_status_t status)
 {
     const uct_cuda_plan_coll_t *plan = call->kept->plan;
 
-    uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
-    group->has_kernel[call->op][call->type] |= (status == UCS_OK);
+    uct_cuda_coll_memory_mapped(&team->memory, plan, status == UCS_OK);
+    team->has_kernel[call->op][call->type] |= (status == UCS_OK);
     if (status != UCS_OK) {
         if (call->state == UCT_CUDA_COLL_OPERATION_MADE) {
             kept_drop(call->kept); /* a rank has not prepared it */
         }
-        group_give_up(group);
+        team_give_up(team);
         return UCT_CUDA_COLL_STAGE;
     }
 
-    group->faults = 0;
-    return call_start_steps(call, group);
+    team->faults = 0;
+    return call_start_steps(call, team);
 }
 
 static uct_cuda_coll_result_t call_over(call_t *call,
-                                        uct_cuda_coll_group_t *group,
+                                        uct_cuda_coll_team_t *team,
                                         ucs_status_t status)
 {
     const uct_cuda_plan_coll_t *plan = call->kept->plan;
@@ -626,7 +626,7 @@ static uct_cuda_coll_result_t call_over(call_t *call,
     }
 
     /* The inputs are intact unless a rank or its context is gone */
-    return (call_overwrites(call, group->agreement.posts) ||
+    return (call_overwrites(call, team->agreement.posts) ||
             (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;
@@ -635,10 +635,10 @@ static uct_cuda_coll_result_t call_over(call_t *call,
 /* Advance the call by one state. @return PENDING: call again; @a is_waiting_p
  * says whether another rank or a GPU has to act first */
 static uct_cuda_coll_result_t call_step(call_t *call,
-                                        uct_cuda_coll_group_t *group,
+                                        uct_cuda_coll_team_t *team,
                                         ucs_status_t waited, bool *is_waiting_p)
 {
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_agreement_t *agreement = &team->agreement;
     uct_cuda_coll_result_t result;
     ucs_status_t status;
 
@@ -647,12 +647,12 @@ static uct_cuda_coll_result_t call_step(call_t *call,
     case UCT_CUDA_COLL_OPERATION_AGREEING:
         result = uct_cuda_coll_agree_test(agreement, waited);
         if (result == UCT_CUDA_COLL_DONE) {
-            return call_plan(call, group);
+            return call_plan(call, team);
         } else if (result == UCT_CUDA_COLL_DIFFERS) {
             /* Leave together: a rank still reading would take an announcement
              * of the next call for a decline */
             call->differs = true;
-            return call_reach(call, group, UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
+            return call_reach(call, team, UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
         }
         *is_waiting_p = (result == UCT_CUDA_COLL_PENDING);
         return result;
@@ -661,7 +661,7 @@ static uct_cuda_coll_result_t call_step(call_t *call,
         status = uct_cuda_run_schedule_test(call->kept->schedule, status);
         if (status != UCS_INPROGRESS) {
             uct_cuda_coll_links_end(&call->kept->links);
-            return call_reach(call, group, UCT_CUDA_NODE_PHASE_DONE, status);
+            return call_reach(call, team, UCT_CUDA_NODE_PHASE_DONE, status);
         }
         break;
     default:
@@ -669,20 +669,20 @@ static uct_cuda_coll_result_t call_step(call_t *call,
         if (status != UCS_INPROGRESS) {
             switch (call->state) {
             case UCT_CUDA_COLL_OPERATION_PLANNED:
-                return call_planned(call, group, status);
+                return call_planned(call, team, status);
             case UCT_CUDA_COLL_OPERATION_MADE:
                 if (status == UCS_OK) {
                     uct_cuda_node_cache_collective(true);
-                    status = uct_cuda_coll_memory_map(&group->memory,
+                    status = uct_cuda_coll_memory_map(&team->memory,
                                                       call->kept->plan);
-                    return call_reach(call, group, UCT_CUDA_NODE_PHASE_READY,
+                    return call_reach(call, team, UCT_CUDA_NODE_PHASE_READY,
                                       status);
                 }
                 /* fall through */
             case UCT_CUDA_COLL_OPERATION_READY:
-                return call_ready(call, group, status);
+                return call_ready(call, team, status);
             default:
-                return call_over(call, group, status);
+                return call_over(call, team, status);
             }
         }
         break;
@@ -764,10 +764,10 @@ static void call_log(const call_t *call,
 }
 
 uct_cuda_coll_result_t
-uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_group_t *group,
+uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_team_t *team,
                               uct_cuda_gpu_context_t *pushed)
 {
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_agreement_t *agreement = &team->agreement;
     uct_cuda_node_announcement_t post    = {0};
 
     if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
@@ -775,15 +775,15 @@ uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_group_t *group,
     }
     pushed->is_pushed = false;
     uct_cuda_coll_agree_begin(agreement, call->what, call->why, call->why_size);
-    if (uct_cuda_coll_operation_is_paused(group)) {
-        return group_stage(group, group->is_off ? UCT_CUDA_COLL_NO_GPUS :
+    if (uct_cuda_coll_operation_is_paused(team)) {
+        return team_stage(team, team->is_off ? UCT_CUDA_COLL_NO_GPUS :
                                                   UCT_CUDA_COLL_PAUSE,
-                           UCS_OK);
+                          UCS_OK);
     } else if (!call_measure(call, agreement->size)) {
-        (void)group_fall_back(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
+        (void)team_fall_back(team, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
     } else if (call_is_native_as_fast(call, agreement)) {
-        (void)group_fall_back(group, UCT_CUDA_COLL_NO_NATIVE_PATH, UCS_OK);
-    } else if (call_describe(call, group, pushed, &post) &&
+        (void)team_fall_back(team, UCT_CUDA_COLL_NO_NATIVE_PATH, UCS_OK);
+    } else if (call_describe(call, team, pushed, &post) &&
                uct_cuda_coll_agree_all_joined(agreement)) {
         uct_cuda_coll_agree_announce(agreement, &post);
         return UCT_CUDA_COLL_PENDING;
@@ -792,14 +792,14 @@ uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_group_t *group,
 }
 
 uct_cuda_coll_result_t
-uct_cuda_coll_operation_test(call_t *call, uct_cuda_coll_group_t *group,
+uct_cuda_coll_operation_test(call_t *call, uct_cuda_coll_team_t *team,
                              ucs_status_t waited)
 {
     bool is_waiting = false;
     uct_cuda_coll_result_t result;
 
     do {
-        result = call_step(call, group, waited, &is_waiting);
+        result = call_step(call, team, waited, &is_waiting);
         /* a lost context is lost for the next steps, too */
         waited = (waited == UCS_ERR_NO_DEVICE) ? waited : UCS_OK;
     } while ((result == UCT_CUDA_COLL_PENDING) && !is_waiting);
@@ -808,14 +808,14 @@ uct_cuda_coll_operation_test(call_t *call, uct_cuda_coll_group_t *group,
 }
 
 void uct_cuda_coll_operation_end(const call_t *call,
-                                 uct_cuda_coll_group_t *group,
+                                 uct_cuda_coll_team_t *team,
                                  uct_cuda_coll_result_t result)
 {
     __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
                                                         &totals.staged,
                        1, __ATOMIC_RELAXED);
     if (call->began != 0) {
-        call_log(call, &group->agreement, result,
+        call_log(call, &team->agreement, result,
                  uct_cuda_now_ns() - call->began);
     }
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One collective call as a state machine without waits. A group carries out one
+ * One collective call as a state machine without waits. A team carries out one
  * call at a time (queue.h).
  */
 #ifndef UCT_CUDA_COLLECTIVE_CALL_H
 #define UCT_CUDA_COLLECTIVE_CALL_H
 
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/collective/group.h>
+#include <uct/cuda/collective/team.h>
 #include <uct/cuda/collective_api.h>
 
 BEGIN_C_DECLS
@@ -64,15 +64,15 @@ typedef struct {
  *  with another result. */
 void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
 
-/** Return whether no rank announces anything in the group's current call. */
+/** Return whether no rank announces anything in the team's current call. */
 static inline bool
-uct_cuda_coll_operation_is_paused(const uct_cuda_coll_group_t *group)
+uct_cuda_coll_operation_is_paused(const uct_cuda_coll_team_t *team)
 {
-    return group->is_off || (group->agreement.sequence < group->resume);
+    return team->is_off || (team->agreement.sequence < team->resume);
 }
 
 /**
- * Begin the group's next call. Waits only in the group's first calls with GPU
+ * Begin the team's next call. Waits only in the team's first calls with GPU
  * buffers, until all ranks have joined.
  *
  * @param pushed  Filled with the context of the buffers if it became current;
@@ -81,7 +81,7 @@ uct_cuda_coll_operation_is_paused(const uct_cuda_coll_group_t *group)
  */
 uct_cuda_coll_result_t
 uct_cuda_coll_operation_begin(uct_cuda_coll_operation_t *call,
-                              uct_cuda_coll_group_t *group,
+                              uct_cuda_coll_team_t *team,
                               uct_cuda_gpu_context_t *pushed);
 
 /**
@@ -94,12 +94,12 @@ uct_cuda_coll_operation_begin(uct_cuda_coll_operation_t *call,
  */
 uct_cuda_coll_result_t
 uct_cuda_coll_operation_test(uct_cuda_coll_operation_t *call,
-                             uct_cuda_coll_group_t *group,
+                             uct_cuda_coll_team_t *team,
                              ucs_status_t waited);
 
 /** Count and log a call at its end. */
 void uct_cuda_coll_operation_end(const uct_cuda_coll_operation_t *call,
-                                 uct_cuda_coll_group_t *group,
+                                 uct_cuda_coll_team_t *team,
                                  uct_cuda_coll_result_t result);
 
 

@@ -17,7 +17,7 @@
 typedef uct_cuda_coll_links_t links_t;
 
 
-/* One slot of the ledger for all groups of this process */
+/* One slot of the ledger for all teams of this process */
 static struct {
     pthread_mutex_t        lock; /* order: base/thread.h */
     unsigned               users;
@@ -60,7 +60,7 @@ void uct_cuda_coll_links_put(void)
     pthread_mutex_unlock(&node.lock);
 }
 
-/* Return this process's number for a GPU of a group's topology, or -1 */
+/* Return this process's number for a GPU of a team's topology, or -1 */
 static int find_gpu(const uct_cuda_topo_t *topo, int gpu)
 {
     int i;

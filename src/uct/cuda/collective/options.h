@@ -19,10 +19,10 @@ typedef struct {
     /** uct_cuda_coll_is_on(); valid after uct_cuda_coll_configure() */
     int  is_on;
     /** uct_cuda_plan_coll_algorithm_t or AUTO; rank 0's value holds for a
-     *  group */
+     *  team */
     int  algorithm;
     /** Relay through GPUs without a rank: 0, 1 (where possible) or AUTO;
-     *  rank 0's value holds for a group */
+     *  rank 0's value holds for a team */
     int  multipath;
     bool logs_waits; /**< Report long waits as warnings */
 } uct_cuda_coll_config_t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory of a group: exports of this rank, mappings of other ranks' exports,
+ * Memory of a team: exports of this rank, mappings of other ranks' exports,
  * scratch memory, and the CUDA context of all of these.
  *
  * A rank maps memory before any rank runs. Each rank records the memory mapped
@@ -50,7 +50,7 @@ typedef struct {
 } uct_cuda_coll_scratch_t;
 
 
-/** Memory of a group. Zeroed, except for agreement. */
+/** Memory of a team. Zeroed, except for agreement. */
 typedef struct {
     uct_cuda_coll_agreement_t *agreement;
 

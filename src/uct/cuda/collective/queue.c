@@ -24,10 +24,10 @@ struct uct_cuda_coll_op {
     uct_cuda_coll_operation_t call;
 };
 
-/* Groups with calls in their queues */
+/* Teams with calls in their queues */
 static struct {
     pthread_mutex_t       lock; /* order: base/thread.h */
-    uct_cuda_coll_group_t *first;
+    uct_cuda_coll_team_t  *first;
     int                   (*on_end)(void);
     bool                  is_wanted; /* on_end() has more to do */
 } queues = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -36,18 +36,18 @@ static struct {
 /* ----------------------------------------------------------------- progress */
 
 /* Decline this rank's next call, which is at the head of its queue, and log it.
- * Without a group (NULL) log only. */
-static void group_decline(uct_cuda_coll_group_t *group, int kind,
-                          uct_cuda_coll_reason_t reason)
+ * Without a team (NULL) log only. */
+static void team_decline(uct_cuda_coll_team_t *team, int kind,
+                         uct_cuda_coll_reason_t reason)
 {
     const uct_cuda_coll_fallback_t fallback = {.reason = reason,
                                                .rank     = UCT_CUDA_COLL_ALL};
-    const uint64_t sequence = (group == NULL) ? 0 :
-                                                ++group->agreement.sequence;
+    const uint64_t sequence = (team == NULL) ? 0 :
+                                                ++team->agreement.sequence;
     char why[192];
 
-    if ((group != NULL) && !uct_cuda_coll_operation_is_paused(group)) {
-        uct_cuda_coll_agree_decline(&group->agreement, reason, UCS_OK);
+    if ((team != NULL) && !uct_cuda_coll_operation_is_paused(team)) {
+        uct_cuda_coll_agree_decline(&team->agreement, reason, UCS_OK);
     }
     uct_cuda_debug("collective %lu: %s: falls back to the MPI: %s",
                    (unsigned long)sequence, uct_cuda_coll_kind(kind)->name,
@@ -55,21 +55,21 @@ static void group_decline(uct_cuda_coll_group_t *group, int kind,
 }
 
 static uct_cuda_coll_result_t op_begin(uct_cuda_coll_op_t *op,
-                                       uct_cuda_coll_group_t *group)
+                                       uct_cuda_coll_team_t *team)
 {
     uct_cuda_gpu_context_t pushed;
     uct_cuda_coll_result_t result;
 
     op->is_begun = true;
     if (op->reason != UCT_CUDA_COLL_AHEAD) {
-        group_decline(group, op->what.kind, op->reason);
+        team_decline(team, op->what.kind, op->reason);
         return UCT_CUDA_COLL_STAGE;
     }
 
-    result = uct_cuda_coll_operation_begin(&op->call, group, &pushed);
+    result = uct_cuda_coll_operation_begin(&op->call, team, &pushed);
     uct_cuda_gpu_context_pop(&pushed);
     if (result != UCT_CUDA_COLL_PENDING) {
-        uct_cuda_coll_operation_end(&op->call, group, result);
+        uct_cuda_coll_operation_end(&op->call, team, result);
     }
     return result;
 }
@@ -77,10 +77,10 @@ static uct_cuda_coll_result_t op_begin(uct_cuda_coll_op_t *op,
 /* Carry on a call in its buffers' context, and end it if it is over. If the
  * context was destroyed meanwhile, the call waits for nothing any more. */
 static uct_cuda_coll_result_t op_test(uct_cuda_coll_op_t *op,
-                                      uct_cuda_coll_group_t *group)
+                                      uct_cuda_coll_team_t *team)
 {
-    const bool is_alive = uct_cuda_context_push(group->memory.context);
-    ucs_status_t waited = uct_cuda_coll_agree_check(&group->agreement);
+    const bool is_alive = uct_cuda_context_push(team->memory.context);
+    ucs_status_t waited = uct_cuda_coll_agree_check(&team->agreement);
     uct_cuda_coll_result_t result;
 
     /* its steps must not wait for streams of a destroyed context */
@@ -89,28 +89,28 @@ static uct_cuda_coll_result_t op_test(uct_cuda_coll_op_t *op,
         waited = UCS_ERR_NO_DEVICE;
     }
 
-    result = uct_cuda_coll_operation_test(&op->call, group, waited);
+    result = uct_cuda_coll_operation_test(&op->call, team, waited);
     if (is_alive) {
         uct_cuda_ctx_pop();
     }
     if (result != UCT_CUDA_COLL_PENDING) {
-        uct_cuda_coll_operation_end(&op->call, group, result);
+        uct_cuda_coll_operation_end(&op->call, team, result);
     }
     return result;
 }
 
-/* Carry out a group's calls until one has to wait; call with the lock held.
+/* Carry out a team's calls until one has to wait; call with the lock held.
  * @return Whether one has ended. */
-static bool group_progress(uct_cuda_coll_group_t *group)
+static bool team_progress(uct_cuda_coll_team_t *team)
 {
     bool has_ended = false;
     uct_cuda_coll_result_t result;
     uct_cuda_coll_op_t *op;
 
-    while ((op = group->ops) != NULL) {
-        result = op->is_begun ? UCT_CUDA_COLL_PENDING : op_begin(op, group);
+    while ((op = team->ops) != NULL) {
+        result = op->is_begun ? UCT_CUDA_COLL_PENDING : op_begin(op, team);
         if (result == UCT_CUDA_COLL_PENDING) {
-            result = op_test(op, group);
+            result = op_test(op, team);
         }
         if (result == UCT_CUDA_COLL_PENDING) {
             break;
@@ -118,9 +118,9 @@ static bool group_progress(uct_cuda_coll_group_t *group)
 
         has_ended = true;
         if (op->next == NULL) {
-            group->last_op = NULL;
+            team->last_op = NULL;
         }
-        __atomic_store_n(&group->ops, op->next, __ATOMIC_RELEASE);
+        __atomic_store_n(&team->ops, op->next, __ATOMIC_RELEASE);
         if (op->is_detached) {
             free(op);
         } else {
@@ -130,13 +130,13 @@ static bool group_progress(uct_cuda_coll_group_t *group)
     return has_ended;
 }
 
-/* Carry on the calls of all groups, then call on_end() if one has ended. Never
+/* Carry on the calls of all teams, then call on_end() if one has ended. Never
  * waits for the lock: if it is busy, another thread makes progress, or this
  * thread further down its stack. @return Whether calls may be left. */
 static bool queues_progress(void)
 {
     bool has_ended = false;
-    uct_cuda_coll_group_t **link;
+    uct_cuda_coll_team_t **link;
     bool is_left;
 
     if (pthread_mutex_trylock(&queues.lock) != 0) {
@@ -144,7 +144,7 @@ static bool queues_progress(void)
     }
 
     for (link = &queues.first; *link != NULL;) {
-        has_ended |= group_progress(*link);
+        has_ended |= team_progress(*link);
         if ((*link)->ops == NULL) {
             *link = (*link)->next_queued;
         } else {
@@ -174,32 +174,32 @@ void uct_cuda_coll_queue_on_end(int (*func)(void))
 
 /* -------------------------------------------------------------------- calls */
 
-static void group_add(uct_cuda_coll_group_t *group, uct_cuda_coll_op_t *op)
+static void team_add(uct_cuda_coll_team_t *team, uct_cuda_coll_op_t *op)
 {
     pthread_mutex_lock(&queues.lock);
-    if (group->last_op != NULL) {
-        group->last_op->next = op;
+    if (team->last_op != NULL) {
+        team->last_op->next = op;
     } else {
-        if (group->ops == NULL) {
-            group->next_queued = queues.first;
-            __atomic_store_n(&queues.first, group, __ATOMIC_RELAXED);
+        if (team->ops == NULL) {
+            team->next_queued = queues.first;
+            __atomic_store_n(&queues.first, team, __ATOMIC_RELAXED);
         }
-        __atomic_store_n(&group->ops, op, __ATOMIC_RELEASE);
+        __atomic_store_n(&team->ops, op, __ATOMIC_RELEASE);
     }
-    group->last_op = op;
+    team->last_op = op;
     pthread_mutex_unlock(&queues.lock);
 }
 
-int uct_cuda_coll_queue_is_queued(uct_cuda_coll_group_t *group, uint64_t number,
+int uct_cuda_coll_queue_is_queued(uct_cuda_coll_team_t *team, uint64_t number,
                                   int is_able)
 {
-    return uct_cuda_node_control_is_queued(group->agreement.control,
-                                           group->agreement.size, number,
+    return uct_cuda_node_control_is_queued(team->agreement.control,
+                                           team->agreement.size, number,
                                            is_able);
 }
 
 static uct_cuda_coll_op_t *
-queue_add(uct_cuda_coll_group_t *group, const uct_cuda_coll_call_t *what,
+queue_add(uct_cuda_coll_team_t *team, const uct_cuda_coll_call_t *what,
           uct_cuda_coll_reason_t reason, bool is_detached)
 {
     uct_cuda_coll_op_t *op = calloc(1, sizeof(*op));
@@ -219,10 +219,10 @@ queue_add(uct_cuda_coll_group_t *group, const uct_cuda_coll_call_t *what,
     op->call.why_size = sizeof(op->why);
     if (what->counts != NULL) {
         memcpy(op->counts, what->counts,
-               group->agreement.size * sizeof(*op->counts));
+               team->agreement.size * sizeof(*op->counts));
         op->what.counts = op->counts;
     }
-    group_add(group, op);
+    team_add(team, op);
     if (queues_progress()) {
         uct_cuda_iface_call_soon(queues_progress);
     }
@@ -230,11 +230,11 @@ queue_add(uct_cuda_coll_group_t *group, const uct_cuda_coll_call_t *what,
 }
 
 uct_cuda_coll_op_t *
-uct_cuda_coll_queue_start(uct_cuda_coll_group_t *group,
+uct_cuda_coll_queue_start(uct_cuda_coll_team_t *team,
                           const uct_cuda_coll_call_t *what,
                           uct_cuda_coll_reason_t reason)
 {
-    return queue_add(group, what, reason, false);
+    return queue_add(team, what, reason, false);
 }
 
 uct_cuda_coll_result_t uct_cuda_coll_queue_test(uct_cuda_coll_op_t *op,
@@ -250,12 +250,12 @@ uct_cuda_coll_result_t uct_cuda_coll_queue_test(uct_cuda_coll_op_t *op,
     return result;
 }
 
-/* Wait until all calls of a group's queue are over. @a what: the blocking call
+/* Wait until all calls of a team's queue are over. @a what: the blocking call
  * that waits, for its progress function, or NULL */
-static void group_drain(uct_cuda_coll_group_t *group,
-                        const uct_cuda_coll_call_t *what)
+static void team_drain(uct_cuda_coll_team_t *team,
+                       const uct_cuda_coll_call_t *what)
 {
-    while (__builtin_expect(__atomic_load_n(&group->ops, __ATOMIC_ACQUIRE) !=
+    while (__builtin_expect(__atomic_load_n(&team->ops, __ATOMIC_ACQUIRE) !=
                             NULL, 0)) {
         uct_cuda_coll_queue_progress();
         if ((what != NULL) && (what->progress != NULL)) {
@@ -266,7 +266,7 @@ static void group_drain(uct_cuda_coll_group_t *group,
 }
 
 uct_cuda_coll_result_t
-uct_cuda_coll_queue_collective(uct_cuda_coll_group_t *group,
+uct_cuda_coll_queue_collective(uct_cuda_coll_team_t *team,
                                const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size)
 {
@@ -277,36 +277,36 @@ uct_cuda_coll_queue_collective(uct_cuda_coll_group_t *group,
     uct_cuda_gpu_context_t pushed; /* context of the buffers */
     uct_cuda_coll_result_t result;
 
-    group_drain(group, what);
-    result = uct_cuda_coll_operation_begin(&call, group, &pushed);
+    team_drain(team, what);
+    result = uct_cuda_coll_operation_begin(&call, team, &pushed);
     while (result == UCT_CUDA_COLL_PENDING) {
-        result = uct_cuda_coll_operation_test(&call, group, waited);
+        result = uct_cuda_coll_operation_test(&call, team, waited);
         if (result == UCT_CUDA_COLL_PENDING) {
-            waited = uct_cuda_coll_agree_idle(&group->agreement);
+            waited = uct_cuda_coll_agree_idle(&team->agreement);
         }
     }
     uct_cuda_gpu_context_pop(&pushed);
-    uct_cuda_coll_operation_end(&call, group, result);
+    uct_cuda_coll_operation_end(&call, team, result);
     return result;
 }
 
-void uct_cuda_coll_queue_decline(uct_cuda_coll_group_t *group, int kind,
+void uct_cuda_coll_queue_decline(uct_cuda_coll_team_t *team, int kind,
                                  uct_cuda_coll_reason_t reason)
 {
     const uct_cuda_coll_call_t what = {.kind = kind};
 
-    if ((group == NULL) ||
-        (__atomic_load_n(&group->ops, __ATOMIC_ACQUIRE) == NULL)) {
-        group_decline(group, kind, reason);
+    if ((team == NULL) ||
+        (__atomic_load_n(&team->ops, __ATOMIC_ACQUIRE) == NULL)) {
+        team_decline(team, kind, reason);
     } else {
-        queue_add(group, &what, reason, true);
+        queue_add(team, &what, reason, true);
     }
 }
 
-void uct_cuda_coll_queue_destroy(uct_cuda_coll_group_t *group)
+void uct_cuda_coll_queue_destroy(uct_cuda_coll_team_t *team)
 {
-    group_drain(group, NULL);
+    team_drain(team, NULL);
     pthread_mutex_lock(&queues.lock); /* another thread may be leaving it */
     pthread_mutex_unlock(&queues.lock);
-    uct_cuda_coll_group_destroy(group);
+    uct_cuda_coll_team_destroy(team);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls of groups, as described in collective_api.h. The non-blocking calls of
- * a group are a queue: all ranks carry them out in the order of their starts,
+ * Calls of teams, as described in collective_api.h. The non-blocking calls of
+ * a team are a queue: all ranks carry them out in the order of their starts,
  * one after another. Blocking calls come after all of them.
  */
 #ifndef UCT_CUDA_COLLECTIVE_QUEUE_H
@@ -14,18 +14,18 @@ BEGIN_C_DECLS
 
 
 uct_cuda_coll_result_t
-uct_cuda_coll_queue_collective(uct_cuda_coll_group_t *group,
+uct_cuda_coll_queue_collective(uct_cuda_coll_team_t *team,
                                const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size);
 
-void uct_cuda_coll_queue_decline(uct_cuda_coll_group_t *group, int kind,
+void uct_cuda_coll_queue_decline(uct_cuda_coll_team_t *team, int kind,
                                  uct_cuda_coll_reason_t reason);
 
-int uct_cuda_coll_queue_is_queued(uct_cuda_coll_group_t *group, uint64_t number,
+int uct_cuda_coll_queue_is_queued(uct_cuda_coll_team_t *team, uint64_t number,
                                   int is_able);
 
 uct_cuda_coll_op_t *
-uct_cuda_coll_queue_start(uct_cuda_coll_group_t *group,
+uct_cuda_coll_queue_start(uct_cuda_coll_team_t *team,
                           const uct_cuda_coll_call_t *what,
                           uct_cuda_coll_reason_t reason);
 
@@ -36,8 +36,8 @@ void uct_cuda_coll_queue_progress(void);
 
 void uct_cuda_coll_queue_on_end(int (*func)(void));
 
-/** Wait for the group's calls, and destroy it. */
-void uct_cuda_coll_queue_destroy(uct_cuda_coll_group_t *group);
+/** Wait for the team's calls, and destroy it. */
+void uct_cuda_coll_queue_destroy(uct_cuda_coll_team_t *team);
 
 
 END_C_DECLS

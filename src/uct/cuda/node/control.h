@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Control block of a group: shared memory in which the ranks of a node announce
+ * Control block of a team: shared memory in which the ranks of a node announce
  * their arguments and their progress. Each cache line has one writer; the other
  * ranks read it.
  *
@@ -63,7 +63,7 @@ typedef struct {
     uint8_t                   is_short;
     uint8_t                   call;     /**< uct_cuda_coll_kind_t */
     uint8_t                   root;
-    /** If the rank declines: the group's reason; 0: the rank is ahead */
+    /** If the rank declines: the team's reason; 0: the rank is ahead */
     uint8_t                   reason;
     /** If the rank declines: negated ucs_status_t */
     uint8_t                   status;
@@ -89,10 +89,10 @@ typedef struct uct_cuda_node_control uct_cuda_node_control_t;
 
 
 /**
- * Open the control block of a group.
+ * Open the control block of a team.
  *
- * @param key      Key of the group in the shared segment.
- * @param members  Segment ranks of the group's ranks.
+ * @param key      Key of the team in the shared segment.
+ * @param members  Segment ranks of the team's ranks.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM, or as uct_cuda_node_segment_get().
  */
 ucs_status_t uct_cuda_node_control_open(uct_cuda_node_segment_t *segment,
@@ -217,12 +217,12 @@ uct_cuda_node_control_exported(const uct_cuda_node_control_t *control,
                                uint32_t *generation_p);
 
 
-/** Return whether a rank's process is alive and has not left the group.
+/** Return whether a rank's process is alive and has not left the team.
  *  Takes a system call. Works across PID namespaces. */
 bool uct_cuda_node_control_is_alive(const uct_cuda_node_control_t *control,
                                     unsigned rank);
 
-/** As uct_cuda_node_control_is_alive(), true also if it has left the group. */
+/** As uct_cuda_node_control_is_alive(), true also if it has left the team. */
 bool uct_cuda_node_control_is_running(const uct_cuda_node_control_t *control,
                                       unsigned rank);
 

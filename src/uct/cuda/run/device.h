@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Streams and reduction kernels of a context, for collectives. Created at first
- * use, shared by all groups of the process, and kept until the process or the
+ * use, shared by all teams of the process, and kept until the process or the
  * context ends.
  */
 #ifndef UCT_CUDA_RUN_DEVICE_H
@@ -45,7 +45,7 @@ ucs_status_t uct_cuda_run_coll_device_stream(uct_cuda_run_coll_device_t *device,
  *
  * They are reused, not freed: cuMemFreeHost() would wait for the program's work
  * and block all calls of the context meanwhile. At most twice the peak use of
- * the context's groups is allocated.
+ * the context's teams is allocated.
  *
  * @param count    Minimum number of words.
  * @param words_p  Filled; NULL: none.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of ranks: creation, destruction, and state used by calls. */
-#ifndef UCT_CUDA_COLLECTIVE_GROUP_H
-#define UCT_CUDA_COLLECTIVE_GROUP_H
+/* Teams of ranks: creation, destruction, and state used by calls. */
+#ifndef UCT_CUDA_COLLECTIVE_TEAM_H
+#define UCT_CUDA_COLLECTIVE_TEAM_H
 
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/collective/links.h>
@@ -24,13 +24,13 @@ typedef struct {
 } uct_cuda_coll_kept_schedule_t;
 
 
-struct uct_cuda_coll_group {
+struct uct_cuda_coll_team {
     uct_cuda_coll_agreement_t     agreement;
     uct_cuda_coll_memory_t        memory;
 
     /** Non-blocking calls that are not over, and the last of them (queue.c) */
     uct_cuda_coll_op_t            *ops, *last_op;
-    uct_cuda_coll_group_t         *next_queued;
+    uct_cuda_coll_team_t          *next_queued;
 
     /* The same on all ranks */
     bool                          is_off;
@@ -49,24 +49,24 @@ struct uct_cuda_coll_group {
 
 
 /** Destroy all plans made for the agreement's GPUs. */
-void uct_cuda_coll_group_drop_schedules(uct_cuda_coll_group_t *group);
+void uct_cuda_coll_team_drop_schedules(uct_cuda_coll_team_t *team);
 
 
 /**
- * Join a group without waiting for the other ranks. Rank 0's options hold for
+ * Join a team without waiting for the other ranks. Rank 0's options hold for
  * all of them.
  *
  * @param calls  Calls made by this rank on the communicator before.
  * @return As uct_cuda_node_control_open(), or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_coll_group_create(uct_cuda_node_segment_t *segment,
-                                        uint64_t key, unsigned rank,
-                                        unsigned size,
-                                        const unsigned *members,
-                                        uint64_t calls,
-                                        uct_cuda_coll_group_t **group_p);
+ucs_status_t uct_cuda_coll_team_create(uct_cuda_node_segment_t *segment,
+                                       uint64_t key, unsigned rank,
+                                       unsigned size,
+                                       const unsigned *members,
+                                       uint64_t calls,
+                                       uct_cuda_coll_team_t **team_p);
 
-void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group);
+void uct_cuda_coll_team_destroy(uct_cuda_coll_team_t *team);
 
 
 END_C_DECLS
