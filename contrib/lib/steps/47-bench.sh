@@ -25,7 +25,7 @@ pages() {
     local top=$ucx_mp_top page dir
     dir=$ucx_mp_build/log/pages
     rm -rf "$dir" && mkdir -p "$dir"
-    for page in h200-x2-15 h200-x2-92; do
+    for page in h200-x2-40 h200-x2-92; do
         "$top/test/omb/bench" --merge "$top/docs/results/$page.json" \
             --page "$dir/$page.md" >/dev/null 2>&1 || return
     done
@@ -51,7 +51,7 @@ pages() {
     if [ -e "$top/docs/results/emulator.json" ]; then
         "$top/test/omb/emulator_page.py" \
             "$top/docs/results/emulator.json" \
-            "$dir/emulator.md" "$top/docs/results/h200-x2-15.json" \
+            "$dir/emulator.md" "$top/docs/results/h200-x2-40.json" \
             >/dev/null || return
     fi
     if [ -e "$top/docs/results/osu.json" ]; then
