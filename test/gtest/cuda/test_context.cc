@@ -3,7 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/memory.h>
 }
 

@@ -5,7 +5,7 @@
 extern "C" {
 #include <uct/abi/host.h>
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/rkey.h>

@@ -5,7 +5,7 @@
 extern "C" {
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 }
 
 #include <gtest/gtest.h>

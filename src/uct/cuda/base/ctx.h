@@ -2,8 +2,8 @@
 /*
  * CUDA contexts as the driver has them: retained on demand, one for each
  * device; made current and restored; peer access enabled once for each pair.
- * context.h keeps the module's data of each context, gpu.h chooses a context
- * for a copy.
+ * context_data.h keeps the module's data of each context, gpu.h chooses a
+ * context for a copy.
  *
  * A device is the ordinal of a GPU in this process, equal to its CUdevice.
  */

@@ -12,7 +12,7 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 

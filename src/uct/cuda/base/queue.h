@@ -8,7 +8,7 @@
 #define UCT_CUDA_BASE_QUEUE_H
 
 #include <uct/abi/abi.h>
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 
 #include <cuda.h>
 #include <stdbool.h>

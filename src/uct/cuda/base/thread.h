@@ -48,7 +48,7 @@ BEGIN_C_DECLS
  *      node/process.c, copy/post.c,
  *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c,
  *      cuda_ipc/cuda_ipc_ep.c, abi/
- *   6. base/context.c                records of contexts, and their members
+ *   6. base/context_data.c           records of contexts, and their members
  *   7. base/driver.c                 opens the driver at its first use
  *
  * The driver is called with any of them held. Its callbacks (the queue's

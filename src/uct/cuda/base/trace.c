@@ -3,7 +3,7 @@
  * Ended copies are written once enough have accumulated. */
 #include <uct/cuda/base/trace.h>
 
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>

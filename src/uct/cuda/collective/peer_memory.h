@@ -9,7 +9,7 @@
 #ifndef UCT_CUDA_COLLECTIVE_PEER_MEMORY_H
 #define UCT_CUDA_COLLECTIVE_PEER_MEMORY_H
 
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/node/mappings.h>

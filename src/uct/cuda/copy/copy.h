@@ -6,7 +6,8 @@
  *
  *   copy.h     description: two ends, bytes, direction, completion
  *   post.c     copies with a key: check it, choose context and stream, submit
- *   context.c  location of the ends, choice of the context to copy in
+ *   choose_context.c
+ *              location of the ends, choice of the context to copy in
  *   method.c   one copy as one operation, by the first suitable method
  *   legs.c     copies between GPUs without access to each other's memory
  *   group.c    many small copies as one operation with many completions

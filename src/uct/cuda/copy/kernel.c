@@ -5,7 +5,7 @@
 
 #include <uct/cuda/base/alarm.h>
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>

@@ -6,10 +6,10 @@
  */
 #include <uct/cuda/copy/legs.h>
 
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_block.h>
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 
 #include <pthread.h>
 #include <sys/mman.h>

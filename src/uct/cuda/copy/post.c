@@ -6,7 +6,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/copy/method.h>
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 
 #include <ucs/sys/math.h>
 

@@ -10,7 +10,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 #include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 
 #include <stddef.h>

@@ -7,7 +7,7 @@
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 #include <uct/cuda/copy/legs.h>
 #include <uct/cuda/copy/method.h>
 #include <uct/cuda/process_settings.h>

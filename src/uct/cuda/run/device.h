@@ -8,7 +8,7 @@
 #define UCT_CUDA_RUN_DEVICE_H
 
 #include <kernels/kernels.h>
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/driver.h>
 
 

@@ -10,7 +10,7 @@
  */
 #include <uct/cuda/base/host/host_pipeline.h>
 
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_block.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choice of the CUDA context to copy in; base/gpu.h pushes and pops it. */
-#ifndef UCT_CUDA_COPY_CONTEXT_H
-#define UCT_CUDA_COPY_CONTEXT_H
+#ifndef UCT_CUDA_COPY_CHOOSE_CONTEXT_H
+#define UCT_CUDA_COPY_CHOOSE_CONTEXT_H
 
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/copy/copy.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/copy/context.h>
+#include <uct/cuda/copy/choose_context.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
@@ -33,8 +33,9 @@ enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
                    uct_cuda_gpu_context_push_any(key->gpu, 0, context);
 }
 
-/* Make the context current, by the rules in context.h. @param gpu  End with GPU
- * memory of this process, or NULL. @param memory  Host VMM memory, or 0. */
+/* Make the context current, by the rules in choose_context.h. @param gpu  End
+ * with GPU memory of this process, or NULL. @param memory  Host VMM memory, or
+ * 0. */
 static ucs_status_t
 enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
       CUdeviceptr memory, uct_cuda_gpu_context_t *context)

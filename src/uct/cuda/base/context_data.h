@@ -12,8 +12,8 @@
  *
  * Thread safe.
  */
-#ifndef UCT_CUDA_BASE_CONTEXT_H
-#define UCT_CUDA_BASE_CONTEXT_H
+#ifndef UCT_CUDA_BASE_CONTEXT_DATA_H
+#define UCT_CUDA_BASE_CONTEXT_DATA_H
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>

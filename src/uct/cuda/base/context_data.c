@@ -4,7 +4,7 @@
  * ids of contexts. Members are created under another lock and found without
  * one: a held record only gains members.
  */
-#include <uct/cuda/base/context.h>
+#include <uct/cuda/base/context_data.h>
 
 #include <limits.h>
 #include <pthread.h>
