@@ -5,6 +5,7 @@
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/log.h>
 #include <uct/cuda/copy/method.h>
 #include <uct/cuda/node/process.h>
 }
@@ -115,6 +116,22 @@ protected:
         return name;
     }
 };
+
+TEST_P(HostTransfer, a_failed_copy_is_logged_with_its_bytes_and_ends)
+{
+    static std::string line;
+
+    is_locked = true;
+    ASSERT_EQ(UCS_OK, start(MiB, true));
+    uct_cuda_log_set([](uct_cuda_log_level_t, const char*, unsigned,
+                        const char*, const char *message) { line = message; },
+                     UCT_CUDA_LOG_WARN);
+    uct_cuda_op_log_failure(op, CUDA_ERROR_ILLEGAL_ADDRESS);
+    uct_cuda_log_set(nullptr, UCT_CUDA_LOG_WARN);
+    EXPECT_EQ(0u, line.find("copy failed (1048576 bytes from host to gpu0, by "
+                            "the driver): ")) << line;
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+}
 
 TEST_P(HostTransfer, small_copies_of_a_peer_use_a_slot)
 {

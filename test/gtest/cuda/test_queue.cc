@@ -340,7 +340,7 @@ TEST_F(Queue, a_failed_copy_has_ended_before_its_memory_is_released)
     static const uct_cuda_method_t method = {"a test", nullptr, nullptr,
                                              [](uct_cuda_op_t*) {
                                                  waits_when_done = waits;
-                                             }};
+                                             }, nullptr};
     uct_cuda_op_t *op = post(0, nullptr);
 
     waits = waits_when_done          = 0;
@@ -635,7 +635,7 @@ TEST_F(Queue, a_closed_interface_gets_no_completions)
     static const uct_cuda_method_t method = {"a test", nullptr, nullptr,
                                              [](uct_cuda_op_t*) {
                                                  ++released;
-                                             }};
+                                             }, nullptr};
     Completion comps[3], flushed[2];
     uct_pending_req_t req;
 
@@ -681,7 +681,7 @@ TEST_F(Queue, a_late_wake_up_writes_to_no_other_file)
             fake->host_arg  = arg;
             return UCS_OK;
         },
-        nullptr
+        nullptr, nullptr
     };
     op->method = &method;
     ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));

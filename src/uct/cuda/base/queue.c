@@ -501,6 +501,18 @@ static void stream_wait(const uct_cuda_stream_t *stream)
     }
 }
 
+void uct_cuda_op_log_failure(const uct_cuda_op_t *op, CUresult result)
+{
+    char text[96] = "a single copy";
+
+    if (op->method->str != NULL) {
+        op->method->str(op, text, sizeof(text));
+    }
+
+    uct_cuda_error("copy failed (%s, by %s): %s", text, op->method->name,
+                   uct_cuda_result_name(result));
+}
+
 static ucs_status_t event_test(uct_cuda_op_t *op)
 {
     const CUresult result = uct_cuda_driver_get()->cuEventQuery(op->event);
@@ -513,7 +525,7 @@ static ucs_status_t event_test(uct_cuda_op_t *op)
 
     /* The copy failed, or the context was destroyed. If only the query failed,
      * memory must not be returned before the copy has ended. */
-    uct_cuda_error("copy failed: %s", uct_cuda_result_name(result));
+    uct_cuda_op_log_failure(op, result);
     stream_wait(op->stream);
     return UCS_ERR_IO_ERROR;
 }

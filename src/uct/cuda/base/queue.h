@@ -46,6 +46,9 @@ typedef struct {
     /** Release the operation's resources. Called once at the end, before the
      *  completion. NULL: none. */
     void         (*end)(uct_cuda_op_t *op);
+
+    /** Write the copy's bytes and ends, for an error. NULL: unknown. */
+    void         (*str)(const uct_cuda_op_t *op, char *text, size_t max);
 } uct_cuda_method_t;
 
 
@@ -203,6 +206,9 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p);
 
 /** Release an operation that was not posted. */
 void uct_cuda_op_put(uct_cuda_op_t *op);
+
+/** Log that an operation's copy has failed: its bytes, ends and method. */
+void uct_cuda_op_log_failure(const uct_cuda_op_t *op, CUresult result);
 
 /**
  * Post an operation whose work is in its stream.

@@ -9,6 +9,8 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
 
+#include <stdio.h>
+
 
 /* Time until a kernel is checked, ns: ten times the copy of 16 MiB over PCIe.
  * Cancelling a kernel early does no harm: its blocks are copied another way. */
@@ -164,6 +166,18 @@ static bool kernel_may_wait(const uct_cuda_copy_batch_t *batch, bool is_there)
            (uct_cuda_now_ns() - batch->launch.start < KERNEL_PATIENCE_NS);
 }
 
+void uct_cuda_copy_batch_str(const uct_cuda_op_t *op, char *text, size_t max)
+{
+    const uct_cuda_copy_batch_t *batch = op->work;
+    char local[16], remote[16];
+
+    uct_cuda_end_str(batch->local_end, local, sizeof(local));
+    uct_cuda_end_str(batch->remote_end, remote, sizeof(remote));
+    snprintf(text, max, "%zu bytes in %u blocks from %s to %s", batch->bytes,
+             batch->copies.count, batch->is_put ? local : remote,
+             batch->is_put ? remote : local);
+}
+
 ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op)
 {
     uct_cuda_copy_batch_t *batch      = op->work;
@@ -172,8 +186,7 @@ ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op)
     ucs_status_t status;
 
     if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_NOT_READY)) {
-        uct_cuda_error("batch copy failed: %s",
-                       uct_cuda_result_name(result));
+        uct_cuda_op_log_failure(op, result);
         uct_cuda_copy_kernel_wait(batch->launch.copy_kernel);
         return UCS_ERR_IO_ERROR;
     }

@@ -43,8 +43,8 @@ typedef struct {
  *
  * @param copy_kernel  Copy kernel of that context; NULL: use none.
  * @param blocks       Maximum thread blocks.
- * @param is_kernel_p  Set if a kernel carries the copies: track it with the two
- *                     functions below. Otherwise the operation's event tracks
+ * @param is_kernel_p  Set if a kernel carries the copies: track it with test()
+ *                     and wake() below. Otherwise the operation's event tracks
  *                     them.
  * @return UCS_OK; otherwise nothing is running.
  */
@@ -56,6 +56,10 @@ ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
  *  begins with it. Cancels a kernel that has waited too long, and replaces it
  *  by copies. */
 ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op);
+
+/** Implement a method's str(), for the same operations. */
+void
+uct_cuda_copy_batch_str(const uct_cuda_op_t *op, char *text, size_t max);
 
 /** Implement the wake() of the same method. UCS_ERR_BUSY: the kernel was
  *  cancelled, and the caller must poll. */

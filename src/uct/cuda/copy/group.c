@@ -127,11 +127,12 @@ static ucs_status_t failed_test(uct_cuda_op_t *op)
 }
 
 static const uct_cuda_method_t by_batch  = {.name = "a batch",
-                                            .end  = group_end};
+                                            .end  = group_end,
+                                            .str  = uct_cuda_copy_batch_str};
 static const uct_cuda_method_t by_kernel = {"a kernel",
                                             uct_cuda_copy_batch_kernel_test,
                                             uct_cuda_copy_batch_kernel_wake,
-                                            group_end};
+                                            group_end, uct_cuda_copy_batch_str};
 static const uct_cuda_method_t by_none   = {.name = "nothing",
                                             .test = failed_test,
                                             .end  = group_end};

@@ -21,6 +21,7 @@
 
 
 #include <linux/mempolicy.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -268,6 +269,18 @@ static void single_end(uct_cuda_op_t *op)
 }
 
 
+/* Write the bytes and ends of a copy without a plan of the engine */
+static void single_str(const uct_cuda_op_t *op, char *text, size_t max)
+{
+    const state_t *state = (const state_t*)op->state;
+    char from[16], to[16];
+
+    snprintf(text, max, "%zu bytes from %s to %s", state->bytes,
+             uct_cuda_end_str(state->src_end, from, sizeof(from)),
+             uct_cuda_end_str(state->dst_end, to, sizeof(to)));
+}
+
+
 /* ----------------------------------------------------------- by the engine */
 
 static ucs_status_t engine_test(uct_cuda_op_t *op)
@@ -343,8 +356,10 @@ static bool engine_can(method_start_t *start)
                    start->request.is_mappable || !start->is_self;
 }
 
-static const uct_cuda_method_t by_engine = {"the engine", engine_test,
-                                            engine_wake, engine_end};
+static const uct_cuda_method_t by_engine = {.name = "the engine",
+                                            .test = engine_test,
+                                            .wake = engine_wake,
+                                            .end  = engine_end};
 
 /* Start the copy by the engine. @return UCS_OK; UCS_ERR_UNSUPPORTED: try the
  * next method */
@@ -395,8 +410,10 @@ static void threads_end(uct_cuda_op_t *op)
     single_end(op);
 }
 
-static const uct_cuda_method_t by_threads = {"threads", threads_test,
-                                             threads_wake, threads_end};
+static const uct_cuda_method_t by_threads = {.name = "threads",
+                                             .test = threads_test,
+                                             .wake = threads_wake,
+                                             .end  = threads_end};
 
 /* Let threads copy a peer's host memory, or mostly pageable memory. After an
  * error the caller tries the next method, unless the memory is a peer's. */
@@ -487,11 +504,14 @@ static ucs_status_t copy_gpus(method_start_t *start, CUstream stream)
 }
 
 static const uct_cuda_method_t by_slot   = {.name = "a slot",
-                                            .end  = single_end};
+                                            .end  = single_end,
+                                            .str  = single_str};
 static const uct_cuda_method_t by_legs   = {.name = "two legs",
-                                            .end  = single_end};
+                                            .end  = single_end,
+                                            .str  = single_str};
 static const uct_cuda_method_t by_driver = {.name = "the driver",
-                                            .end  = single_end};
+                                            .end  = single_end,
+                                            .str  = single_str};
 
 static ucs_status_t legs_start(method_start_t *start)
 {

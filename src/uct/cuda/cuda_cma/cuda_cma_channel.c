@@ -439,7 +439,10 @@ static void batch_completed(uct_completion_t *comp)
 }
 
 static const uct_cuda_method_t by_peer = {
-    "the peer", batch_test, batch_wake, batch_end
+    .name = "the peer",
+    .test = batch_test,
+    .wake = batch_wake,
+    .end  = batch_end
 };
 
 static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
