@@ -55,7 +55,7 @@ typedef struct {
     CUdeviceptr            src;     /* address in this process, once the peer's
                                        memory is mapped */
     CUdeviceptr            dst;     /* the same */
-    bool                   is_self; /* needs no mapping of a peer's memory */
+    bool                   needs_mapping; /* of the memory behind the key */
     uct_cuda_run_request_t request; /* for the engine, see describe() */
     uct_cuda_run_memory_t  memory;  /* the same */
 } method_start_t;
@@ -136,7 +136,7 @@ static ucs_status_t map_one(method_start_t *start)
     state_t *state                    = start->state;
     ucs_status_t status;
 
-    if (start->is_self) {
+    if (!start->needs_mapping) {
         return UCS_OK;
     }
 
@@ -212,14 +212,15 @@ static void describe(method_start_t *start)
     request->src_end     = state->src_end;
     request->dst_end     = state->dst_end;
     request->size        = state->bytes;
-    request->remote      = start->is_self ? uct_cuda_end_none() : key->gpu;
+    request->remote      = start->needs_mapping ? key->gpu :
+                                                  uct_cuda_end_none();
     request->is_mappable = is_mappable(state->copy, state->engine,
                                        state->device);
     request->is_unowned  = is_unowned(&state->copy->local);
     request->host_numa   = UCT_CUDA_TOPO_NO_NUMA;
     memory->src          = start->src;
     memory->dst          = start->dst;
-    memory->map          = start->is_self ? NULL : map_for_engine;
+    memory->map          = start->needs_mapping ? map_for_engine : NULL;
     memory->map_arg      = start->state;
     memory->allocation   = (key != NULL) ? key->handle.buffer_id : 0;
 
@@ -327,11 +328,11 @@ static bool engine_can_host(const method_start_t *start)
     const uct_cuda_run_request_t *request = &start->request;
 
     return start->state->pieces.is_locked && request->is_mappable &&
-           (!start->is_self ||
+           (start->needs_mapping ||
             (request->size >= UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) &&
            (uct_cuda_mp_admit(start->state->engine, request) ==
             UCT_CUDA_PLAN_ADMITTED) &&
-           (!start->is_self ||
+           (start->needs_mapping ||
             is_gpu_memory(gpu_address(start), request->size));
 }
 
@@ -353,7 +354,7 @@ static bool engine_can(method_start_t *start)
     describe(start);
     return (state->host != NULL) ?
                    engine_can_host(start) :
-                   start->request.is_mappable || !start->is_self;
+                   start->request.is_mappable || start->needs_mapping;
 }
 
 static const uct_cuda_method_t by_engine = {.name = "the engine",
@@ -458,7 +459,7 @@ static void count_single(method_start_t *start)
     if ((state->engine != NULL) &&
         ((state->host == NULL) ?
                  (state->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
-                 !start->is_self && state->pieces.is_locked &&
+                 start->needs_mapping && state->pieces.is_locked &&
                          uct_cuda_mp_may_split_host(state->engine,
                                                     state->bytes))) {
         state->counted = uct_cuda_mp_single_begin(
@@ -551,7 +552,7 @@ static ucs_status_t driver_start(method_start_t *start)
 static ucs_status_t prepare_host(method_start_t *start)
 {
     state_t *state      = start->state;
-    const bool has_slot = !start->is_self && !is_to_gpu(start);
+    const bool has_slot = start->needs_mapping && !is_to_gpu(start);
     ucs_status_t status;
 
     if (has_slot && (state->bytes <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE)) {
@@ -632,9 +633,9 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     start.dst           = dst->address;
     /* GPU memory of this process behind a key needs no mapping between GPUs.
      * With host memory at the other end it is mapped like that of a peer. */
-    start.is_self       = (key == NULL) ||
-                          (key->is_self &&
-                           (copy->local.end.kind == UCT_CUDA_END_GPU));
+    start.needs_mapping = (key != NULL) &&
+                          (!key->is_self ||
+                           (copy->local.end.kind != UCT_CUDA_END_GPU));
     state->copy         = copy;
     state->engine       = engine;
     state->device       = device;
