@@ -78,9 +78,9 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
    the address. */
 bool ucx_mp_mpi_gpu_is_reached(const void *address);
 
-/* Return whether the driver takes one copy of these bytes: they do not cross the
-   end of a GPU allocation, and ucx_mp_mpi_gpu_is_reached() holds. true also for
-   host memory, and if the driver does not know the address. */
+/* Return whether the driver takes one copy of these bytes: they do not cross
+   the end of a GPU allocation, and ucx_mp_mpi_gpu_is_reached() holds. true also
+   for host memory, and if the driver does not know the address. */
 bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length);
 
 /* Return whether all bytes are in one allocation of GPU or managed memory; of

@@ -45,8 +45,8 @@ static inline bool ucx_mp_mpi_message_needs_no_packing(MPI_Count count,
 }
 
 
-/* Return whether an Open MPI with CUDA shall send a buffer as it is: it needs no
-   packing, or is known to be host memory without asking the driver. */
+/* Return whether an Open MPI with CUDA shall send a buffer as it is: it needs
+   no packing, or is known to be host memory without asking the driver. */
 static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
                                                 MPI_Count count,
                                                 MPI_Datatype datatype)
