@@ -532,6 +532,22 @@ static bool is_ours(const ucx_mp_mpi_window_t *window, int rank)
            window->targets[rank].is_ours;
 }
 
+/* Add to the number of the MPI's locks after its call with result `rc`: threads
+   may lock different ranks at once. */
+static void mpi_locks_add(ucx_mp_mpi_window_t *window, int rank, int rc,
+                          int change)
+{
+    if ((rc == MPI_SUCCESS) && (rank != MPI_PROC_NULL)) {
+        (void)__atomic_fetch_add(&window->num_mpi_locks, change,
+                                 __ATOMIC_RELAXED);
+    }
+}
+
+static bool has_mpi_locks(const ucx_mp_mpi_window_t *window)
+{
+    return __atomic_load_n(&window->num_mpi_locks, __ATOMIC_RELAXED) > 0;
+}
+
 UCX_MP_MPI_DEFINE(Win_lock, (type, rank, mode, win), int type, int rank,
                   int mode, MPI_Win win)
 {
@@ -541,8 +557,7 @@ UCX_MP_MPI_DEFINE(Win_lock, (type, rank, mode, win), int type, int rank,
     if (!is_ours(window, rank) ||
         ((type != MPI_LOCK_EXCLUSIVE) && (type != MPI_LOCK_SHARED))) {
         rc = ucx_mp_mpi_pmpi.Win_lock(type, rank, mode, win);
-        window->num_mpi_locks += (rc == MPI_SUCCESS) &&
-                                 (rank != MPI_PROC_NULL);
+        mpi_locks_add(window, rank, rc, 1);
         return rc;
     }
     if ((window->targets[rank].access != 0) || window->is_locked) {
@@ -567,8 +582,7 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
 
     if (!is_ours(window, rank)) {
         rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
-        window->num_mpi_locks -= (rc == MPI_SUCCESS) &&
-                                 (rank != MPI_PROC_NULL);
+        mpi_locks_add(window, rank, rc, -1);
         return ucx_mp_mpi_window_settle(win, rank, mark, rc);
     }
 
@@ -694,7 +708,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
         if (window != NULL) { \
             rc = ucx_mp_mpi_window_wait(window); \
         } \
-        if ((window == NULL) || (window->num_mpi_locks > 0) || \
+        if ((window == NULL) || has_mpi_locks(window) || \
             (window->is_locked && window->has_host)) { \
             const int real_rc = flush_all(win, mark); \
             \
@@ -714,7 +728,7 @@ UCX_MP_MPI_DEFINE(Win_sync, (win), MPI_Win win)
 
     expose(window);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (window->is_locked || (window->num_mpi_locks > 0)) {
+    if (window->is_locked || has_mpi_locks(window)) {
         REAL(Win_sync, win) /* an error outside of the MPI's own epochs */
     } else {
         /* as Open MPI's: programs call it in loops */

@@ -79,7 +79,7 @@ static const ucx_mp_option_t options[] = {
     UCX_MP_FLAG("pt2pt", is_pt2pt,
                 "omit what fails in Open MPI 4's component pt2pt"),
     UCX_MP_FLAG("threads", has_threads,
-                "let two threads of rank 0 get and flush instead"),
+                "let two threads of rank 0 get, flush and lock instead"),
     UCX_MP_FLAG("speed", is_timed,
                 "measure puts from rank 0 to 1 and messages instead"),
     {NULL}
@@ -1569,36 +1569,84 @@ static void *get_and_flush(void *arg)
     return NULL;
 }
 
-/* Two threads of rank 0 get and flush; rank 1 makes progress now and then. */
+static void thread_start(pthread_t *thread, void *(*func)(void*), void *arg)
+{
+    if (pthread_create(thread, NULL, func, arg) != 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "no thread");
+    }
+}
+
+/* Let the other ranks wait for rank 0, with progress now and then. */
+static void let_end(void)
+{
+    MPI_Request request;
+    int is_over = 0;
+
+    MPI_Ibarrier(WORLD, &request);
+    while (!is_over) {
+        usleep((rank == 0) ? 0 : 1000);
+        MPI_Test(&request, &is_over, MPI_STATUS_IGNORE);
+    }
+}
+
+/* Two threads of rank 0 get and flush. */
 static void run_threads(void)
 {
     getter_t large  = {LONG_GET, 4, 10};
     getter_t small  = {SHORT_GET, 1, 60};
     char *memory    = malloc(LONG_GET);
-    int is_over     = 0;
     pthread_t thread;
 
     memset(memory, 0x33, LONG_GET);
     MPI_Win_create(memory, LONG_GET, 1, MPI_INFO_NULL, WORLD, &win);
     MPI_Win_lock_all(0, win);
     if (rank == 0) {
-        if (pthread_create(&thread, NULL, get_and_flush, &large) != 0) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE, "no thread");
-        }
+        thread_start(&thread, get_and_flush, &large);
         (void)get_and_flush(&small);
         pthread_join(thread, NULL);
-        MPI_Send(NULL, 0, MPI_BYTE, PEER, 0, WORLD);
-    } else {
-        while (!is_over) {
-            usleep(1000);
-            MPI_Iprobe(0, 0, WORLD, &is_over, MPI_STATUS_IGNORE);
-        }
-        MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, WORLD, MPI_STATUS_IGNORE);
     }
+    let_end();
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
     free(memory);
-    made = 1;
+    ++made;
+}
+
+/* Lock and unlock a rank, for the MPI without a message. */
+static void *lock_often(void *arg)
+{
+    const int *target = arg;
+    int turn;
+
+    for (turn = 0; turn < 200000; ++turn) {
+        MPI_Win_lock(MPI_LOCK_SHARED, *target, MPI_MODE_NOCHECK, win);
+        MPI_Win_unlock(*target, win);
+    }
+    return NULL;
+}
+
+/* Two threads of rank 0 lock two ranks with host memory in a window with GPU
+   memory. Afterwards there is no lock. */
+static void run_locks(void)
+{
+    const ucx_mp_mem_t mem = (rank == 0) ? UCX_MP_MEM_DEVICE : UCX_MP_MEM_HOST;
+    char *memory           = ucx_mp_mem_alloc(mem, 64);
+    int targets[]          = {1, 2};
+    pthread_t thread;
+
+    MPI_Win_create(memory, 64, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    if (rank == 0) {
+        thread_start(&thread, lock_often, &targets[0]);
+        (void)lock_often(&targets[1]);
+        pthread_join(thread, NULL);
+        expect(MPI_Win_flush_all(win) == MPI_SUCCESS, "a flush after locks");
+        expect(MPI_Win_sync(win) == MPI_SUCCESS, "a sync after locks");
+    }
+    let_end();
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(mem, memory);
+    ++made;
 }
 
 /* Print the results of all ranks. @return The program's exit status. */
@@ -1637,10 +1685,13 @@ int main(int argc, char **argv)
         ucx_mp_gpu_require(rank);
     }
 
-    if ((is_timed || has_threads) && (size != 2)) {
+    if ((is_timed && (size != 2)) || (has_threads && (size < 2))) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "--speed and --threads need two ranks");
     } else if (has_threads) {
         run_threads();
+        if (size > 2) {
+            run_locks();
+        }
         rc = report();
         MPI_Finalize();
         return rc;
