@@ -30,6 +30,7 @@ static struct {
     int            keyval;
     unsigned       generation; /* changes when cached states become invalid */
     bool           has_awaiting; /* a communicator has awaited its queue */
+    MPI_Comm       world; /* duplicate of MPI_COMM_WORLD, or MPI_COMM_NULL */
 } shared = {.once = PTHREAD_ONCE_INIT};
 
 /* State of the communicator of this thread's last call, valid until a
@@ -115,6 +116,7 @@ static int comm_delete(MPI_Comm comm, int keyval, void *value, void *extra)
 
 static void state_init(void)
 {
+    shared.world      = ucx_mp_mpi_pmpi.comm_null;
     shared.has_keyval = ucx_mp_mpi_pmpi.Comm_create_keyval(comm_copy,
                                                            comm_delete,
                                                            &shared.keyval,
@@ -244,22 +246,21 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
 
     (void)real->Topo_test(comm, &topology);
     state->has_topology = (topology != MPI_UNDEFINED);
-    if (!is_spread && (key & KEY_EARLY)) {
+    if ((key & KEY_EARLY) && (!is_spread || (comm == real->comm_world))) {
         ucx_mp_mpi_comm_queue(state, comm);
         early_count(state);
     }
     state_set(comm, state);
 }
 
-/* Make a duplicate of a communicator, which returns errors. The program has not
-   asked for it, so its error handler is not called. MPI_Comm_dup() would copy
-   the program's attributes. @return Whether all ranks have one; if a rank has
-   ended, they may not agree. */
-static bool duplicate_make(MPI_Comm comm, int rank, MPI_Comm *duplicate)
+/* Duplicate a communicator of which no other thread uses the error handler
+   meanwhile. MPI_Comm_dup() would copy the program's attributes. @return
+   Whether the MPI has done so. */
+static bool comm_split(MPI_Comm comm, int rank, MPI_Comm *duplicate)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     MPI_Errhandler handler;
-    bool is_made, is_whole;
+    bool is_made;
 
     if ((real->Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) ||
         (real->Comm_set_errhandler(comm, real->errors_return) !=
@@ -267,10 +268,57 @@ static bool duplicate_make(MPI_Comm comm, int rank, MPI_Comm *duplicate)
         abort(); /* the other ranks rely on it */
     }
 
-    is_made  = (real->Comm_split(comm, 0, rank, duplicate) == MPI_SUCCESS);
-    is_whole = ucx_mp_mpi_on_all(comm, is_made);
+    is_made = (real->Comm_split(comm, 0, rank, duplicate) == MPI_SUCCESS);
     real->Comm_set_errhandler(comm, handler);
     real->Errhandler_free(&handler);
+    return is_made;
+}
+
+/* Duplicate a communicator that another thread may use or give an error handler
+   meanwhile: as a part of MPI_COMM_WORLD's duplicate, whose handler is called
+   instead. Under MPICH, queues exist only if one thread at a time calls the
+   MPI; its MPI_Comm_create_group() crashes without communicators left. @return
+   As comm_split(). */
+static bool comm_part(MPI_Comm comm, const ucx_mp_mpi_comm_t *state,
+                      MPI_Comm *duplicate)
+{
+#ifdef OPEN_MPI
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    MPI_Group group;
+    int *max_tag;
+    int is_there;
+    bool is_made;
+
+    if ((shared.world == real->comm_null) ||
+        (real->Comm_get_attr(real->comm_world, MPI_TAG_UB, &max_tag,
+                             &is_there) != MPI_SUCCESS) ||
+        (real->Comm_group(comm, &group) != MPI_SUCCESS)) {
+        return false;
+    }
+
+    /* the tag tells calls of several threads apart */
+    is_made = (real->Comm_create_group(shared.world, group,
+                                       (int)(state->key % (unsigned)*max_tag),
+                                       duplicate) == MPI_SUCCESS);
+    real->Group_free(&group);
+    return is_made;
+#else
+    return comm_split(comm, state->rank, duplicate);
+#endif
+}
+
+/* Make a duplicate of a communicator, which returns errors. The program has not
+   asked for it, so its error handler is not called. @return Whether all ranks
+   have one; if a rank has ended, they may not agree. */
+static bool duplicate_make(MPI_Comm comm, const ucx_mp_mpi_comm_t *state,
+                           MPI_Comm *duplicate)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    const bool is_made = (comm == real->comm_world) ?
+                                 comm_split(comm, state->rank, duplicate) :
+                                 comm_part(comm, state, duplicate);
+    const bool is_whole = ucx_mp_mpi_on_all(comm, is_made);
+
     if (is_whole) {
         real->Comm_set_errhandler(*duplicate, real->errors_return);
     } else if (is_made) {
@@ -290,9 +338,15 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
         return;
     }
 
-    state->has_no_queue = !duplicate_make(comm, state->rank, &duplicate);
+    state->has_no_queue = !duplicate_make(comm, state, &duplicate);
     if (state->has_no_queue) {
         return;
+    }
+    if (comm == ucx_mp_mpi_pmpi.comm_world) {
+        shared.world = duplicate;
+    }
+    if (state->nodes != NULL) {
+        return; /* no reductions are queued */
     }
 
     other = calloc(1, sizeof(*other));

@@ -6,6 +6,7 @@
  * of ranks, concurrently, and compare every byte. Some replace their memory
  * between windows. With --collectives they also sum and broadcast GPU memory
  * after each window: each communicator's calls run while others' are in flight.
+ * The queue of a communicator's reductions must not replace its error handler.
  * With --freed they first free the requests of receives, and receive messages
  * sent later, while another thread completes requests.
  */
@@ -280,6 +281,67 @@ static int freed_receives(void)
     return wrong;
 }
 
+typedef struct {
+    MPI_Comm       comm;
+    MPI_Errhandler handler;
+    int            is_over;
+    int            others; /* looks that found another handler */
+} looker_t;
+
+static void not_called(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+}
+
+static void *look_always(void *arg)
+{
+    looker_t *looker = arg;
+    MPI_Errhandler found;
+
+    while (!__atomic_load_n(&looker->is_over, __ATOMIC_ACQUIRE)) {
+        MPI_Comm_get_errhandler(looker->comm, &found);
+        looker->others += (found != looker->handler);
+        MPI_Errhandler_free(&found);
+    }
+    return NULL;
+}
+
+/* Return the number of times that a communicator's error handler is another,
+   while its barrier creates the queue of its non-blocking reductions. */
+static int other_handlers(void)
+{
+    float *gpu = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 2 * sizeof(*gpu));
+    looker_t looker = {0};
+    MPI_Request request;
+    pthread_t thread;
+    int i;
+
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, gpu, 0, sizeof(*gpu));
+    MPI_Comm_idup(MPI_COMM_WORLD, &looker.comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Comm_create_errhandler(not_called, &looker.handler);
+    MPI_Comm_set_errhandler(looker.comm, looker.handler);
+    for (i = 0; i < 2; ++i) {
+        MPI_Iallreduce(gpu, gpu + 1, 1, MPI_FLOAT, MPI_SUM, looker.comm,
+                       &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+
+    pthread_create(&thread, NULL, look_always, &looker);
+    MPI_Barrier(looker.comm);
+    __atomic_store_n(&looker.is_over, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    MPI_Errhandler_free(&looker.handler);
+    MPI_Comm_free(&looker.comm);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
+    if (looker.others > 0) {
+        fprintf(stderr, "ucx_mp_threads: rank %d: another error handler %d "
+                "times\n", threads_rank, looker.others);
+    }
+    return looker.others > 0;
+}
+
 static void parse(int argc, char **argv)
 {
     static const ucx_mp_option_t options[] = {
@@ -318,6 +380,9 @@ int main(int argc, char **argv)
     }
 
     mine[1] = freed_receives();
+    if (threads_collectives > 0) {
+        mine[1] += other_handlers();
+    }
     for (i = 0; i < threads_count; ++i) {
         threads[i].number = i;
         MPI_Comm_dup(MPI_COMM_WORLD, &threads[i].comm);
