@@ -950,6 +950,24 @@ uint8_t *FakeNode::alloc(int device, size_t size)
     return memory;
 }
 
+void FakeNode::fill(void *memory, size_t size, uint64_t random)
+{
+    typedef uint64_t __attribute__((aligned(1), may_alias)) word_t;
+    word_t *words = (word_t*)memory;
+    uint64_t word;
+
+    /* memcpy() of each word would be a call in a test without optimization */
+    for (size_t i = 0; i <= size / sizeof(word); ++i) {
+        random = random * UINT64_C(6364136223846793005) + 1;
+        word   = (random ^ (random >> 32)) | UINT64_C(0x0101010101010101);
+        if (i < size / sizeof(word)) {
+            words[i] = word;
+        } else {
+            memcpy(&words[i], &word, size % sizeof(word));
+        }
+    }
+}
+
 uint8_t *FakeNode::alloc_pageable(size_t size)
 {
     uint8_t *memory = (uint8_t*)aligned_alloc(4096, size);

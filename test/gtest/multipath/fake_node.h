@@ -120,6 +120,10 @@ public:
     /** Allocate memory on a GPU (or -1) for the test; the fake owns it. */
     uint8_t *alloc(int device, size_t size);
 
+    /** Fill memory with random bytes, none of them zero: missing bytes are all
+     *  wrong, displaced bytes nearly all. */
+    static void fill(void *memory, size_t size, uint64_t random);
+
     /** Allocate host memory with malloc: full pages, not page-locked. */
     uint8_t *alloc_pageable(size_t size);
 

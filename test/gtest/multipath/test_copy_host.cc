@@ -109,11 +109,7 @@ protected:
         copy.src  = GetParam() ? host : other;
         copy.dst  = GetParam() ? other : host;
         copy.size = size;
-        uint64_t word = m_random();
-        for (size_t i = 0; i < size; i += sizeof(word)) {
-            word = word * UINT64_C(6364136223846793005) + 1;
-            memcpy(copy.src + i, &word, std::min(size - i, sizeof(word)));
-        }
+        FakeNode::fill(copy.src, size, m_random());
         memset(copy.dst, 0, size);
 
         uct_cuda_copy_init(&description, copy.src, NULL, (uintptr_t)copy.dst,

@@ -127,17 +127,9 @@ protected:
         ucs_status_t           status;
     };
 
-    /* Missing bytes are all wrong, displaced bytes nearly all */
     void fill(void *from, void *to, size_t size)
     {
-        uint64_t word = m_random();
-        uint64_t odd;
-
-        for (size_t i = 0; i < size; i += sizeof(word)) {
-            word = word * UINT64_C(6364136223846793005) + 1;
-            odd  = (word ^ (word >> 32)) | UINT64_C(0x0101010101010101);
-            memcpy((uint8_t*)from + i, &odd, std::min(size - i, sizeof(odd)));
-        }
+        FakeNode::fill(from, size, m_random());
         memset(to, 0, size);
     }
 
