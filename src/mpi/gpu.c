@@ -176,8 +176,8 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
                                             UCX_MP_MPI_MEMORY_HOST;
 }
 
-/* Find the context of memory, NULL if it has none, and its GPU, -1 if it is on
-   the host. */
+/* Find the context of memory, NULL if it has none, and a GPU that can access it
+   if it has none; -1: host memory with a context, or no such GPU. */
 static CUresult memory_place(const void *address, CUcontext *ctx_p,
                              int *device_p)
 {
@@ -194,7 +194,8 @@ static CUresult memory_place(const void *address, CUcontext *ctx_p,
                                               (CUdeviceptr)address);
     if (type == CU_MEMORYTYPE_HOST) {
         *device_p = -1;
-    } else if ((*ctx_p == NULL) && (type == CU_MEMORYTYPE_DEVICE)) {
+    }
+    if ((*ctx_p == NULL) && (type != 0)) {
         *device_p = uct_cuda_access_gpu(&driver, (CUdeviceptr)address,
                                         *device_p);
     }
@@ -211,9 +212,8 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
     result = memory_place(address, &ctx, &device);
     if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
         /* Pool and VMM memory has no context. Use the current one if it is on
-           the same GPU, or if the memory is on the host. Otherwise use the
-           primary context, and never release it: usually the program uses it,
-           too. */
+           a GPU with access. Otherwise use the primary context, and never
+           release it: usually the program uses it, too. */
         result = driver.cuCtxGetCurrent(&ctx);
         if ((device >= 0) &&
             ((ctx == NULL) ||
@@ -393,8 +393,7 @@ bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length)
     }
 
     return piece.is_allocation ? (length <= piece.end - (uintptr_t)address) :
-                                 (!piece.is_gpu ||
-                                  ucx_mp_mpi_gpu_is_reached(address));
+                                 ucx_mp_mpi_gpu_is_reached(address);
 }
 
 bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length)

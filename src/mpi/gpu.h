@@ -73,9 +73,9 @@ bool ucx_mp_mpi_gpu_is_available(void);
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
 /* Return whether the driver takes copies of memory in the current context. It
-   refuses GPU memory without a context (VMM, pools) unless the context's GPU
-   has access to it. true also for host memory, and if the driver does not know
-   the address. */
+   refuses memory without a context (VMM, pools) unless the context's GPU has
+   access to it. true also for other host memory, and if the driver does not
+   know the address. */
 bool ucx_mp_mpi_gpu_is_reached(const void *address);
 
 /* Return whether the driver takes one copy of these bytes: they do not cross

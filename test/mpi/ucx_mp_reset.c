@@ -346,11 +346,13 @@ static void reset_mappings(void)
     UCX_MP_DRIVER(unreserve, range, 8 * piece);
 }
 
-/* Sum whole numbers, exactly. */
-static void reset_sum_in(void *send, void *recv, size_t count, const char *what)
+/* Sum whole numbers, exactly, with or without a current context. */
+static void reset_sum_in(void *send, void *recv, size_t count,
+                         int has_context, const char *what)
 {
     const size_t size = count * sizeof(float);
     float *values     = calloc(count, sizeof(float));
+    void *ctx;
     size_t i;
 
     for (i = 0; i < count; ++i) {
@@ -358,7 +360,10 @@ static void reset_sum_in(void *send, void *recv, size_t count, const char *what)
     }
     ucx_mp_mem_write(UCX_MP_MEM_DEVICE, send, values, size);
     ucx_mp_mem_set(UCX_MP_MEM_DEVICE, recv, RESET_POISON, size);
+    UCX_MP_DRIVER(ctx_get, &ctx);
+    UCX_MP_DRIVER(ctx_set, has_context ? ctx : NULL);
     MPI_Allreduce(send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    UCX_MP_DRIVER(ctx_set, ctx);
     ucx_mp_mem_read(UCX_MP_MEM_DEVICE, values, recv, size);
     for (i = 0; i < count; ++i) {
         if (values[i] != (float)(2 * (i % 4099) + 7)) {
@@ -378,7 +383,7 @@ static void reset_sum(size_t count, const char *what)
     void *send        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
     void *recv        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
 
-    reset_sum_in(send, recv, count, what);
+    reset_sum_in(send, recv, count, 1, what);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
 }
@@ -424,10 +429,11 @@ static void reset_host_vmm_in(int has_sums)
         }
     }
 
-    for (i = 0; has_sums && (i < 4); ++i) {
+    for (i = 0; has_sums && (i < 8); ++i) {
         reset_sum_in((void*)(size_t)range,
                      (void*)(size_t)(range + RESET_MAX_SIZE),
-                     sizes[i] / sizeof(float), "of the host, for GPUs");
+                     sizes[i / 2] / sizeof(float), i & 1,
+                     "of the host, for GPUs");
     }
 
     MPI_Barrier(MPI_COMM_WORLD);
