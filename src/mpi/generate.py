@@ -317,6 +317,11 @@ class Call:
         return self.of('status') and any(
             way == 'message' for _, way, _ in self.buffers)
 
+    def waits(self):
+        """Return whether the call waits for a message or for other ranks."""
+        return self.counted or self.of('status') and any(
+            way in ('message', 'copied') for _, way, _ in self.buffers)
+
     def comm(self):
         return self.of('comm') or 'ucx_mp_mpi_pmpi.comm_world'
 
@@ -467,7 +472,7 @@ class Call:
     def finish(self, rc):
         """Return the last statement of a wrapper with this result. A call that
         waits for other ranks then finishes freed requests."""
-        if self.end == 'call_end(&call)' and (self.counted or self.arrives()):
+        if self.end == 'call_end(&call)' and self.waits():
             return 'ucx_mp_mpi_freed_end(%s)' % rc
         return self.begin(rc)
 

@@ -744,6 +744,10 @@ static void free_receive(const char *last, MPI_Datatype halves)
     } else if (strcmp(last, "MPI_Sendrecv") == 0) {
         MPI_Sendrecv(&token, 1, MPI_INT, 1 - world_rank, 7, &token, 1, MPI_INT,
                      1 - world_rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strcmp(last, "MPI_Sendrecv_replace") == 0) {
+        MPI_Sendrecv_replace(&token, 1, MPI_INT, 1 - world_rank, 7,
+                             1 - world_rank, 7, MPI_COMM_WORLD,
+                             MPI_STATUS_IGNORE);
     } else if (strcmp(last, "MPI_Allreduce") == 0) {
         MPI_Allreduce(MPI_IN_PLACE, &token, 1, MPI_INT, MPI_SUM,
                       MPI_COMM_WORLD);
@@ -760,7 +764,7 @@ static void free_receive(const char *last, MPI_Datatype halves)
 static void try_freed_receive(void)
 {
     static const char *last[]  = {"MPI_Wait", "MPI_Barrier", "MPI_Sendrecv",
-                                  "MPI_Allreduce"};
+                                  "MPI_Sendrecv_replace", "MPI_Allreduce"};
     static const int lengths[] = {COUNT / 2, COUNT / 2};
     static const int displs[]  = {COUNT / 2, 0};
     MPI_Datatype halves;
