@@ -3,8 +3,8 @@
 
 #include <mpi/module.h>
 #include <mpi/symbols.h>
-#include <uct/cuda/base/access.h>
 #include <uct/cuda/base/capture.h>
+#include <uct/cuda/base/pointer.h>
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -65,6 +65,7 @@ static bool driver_fill(void *handle)
            (driver.cuCtxGetDevice != NULL) && (driver.cuMemAlloc != NULL) &&
            (driver.cuMemFree != NULL) && (driver.cuMemHostRegister != NULL) &&
            (driver.cuMemGetAddressRange != NULL) &&
+           (driver.cuPointerGetAttribute != NULL) &&
            (driver.cuPointerGetAttributes != NULL) &&
            (driver.cuMemcpy2DAsync != NULL) && (driver.cuMemcpyAsync != NULL) &&
            (driver.cuStreamCreate != NULL) &&
@@ -120,22 +121,6 @@ bool ucx_mp_mpi_gpu_is_used(void)
     return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE);
 }
 
-/* Return whether memory was made with cuMemCreate */
-static bool is_vmm(const void *address)
-{
-    CUmemGenericAllocationHandle handle;
-
-    if ((driver.cuMemRetainAllocationHandle == NULL) ||
-        (driver.cuMemRelease == NULL) ||
-        (driver.cuMemRetainAllocationHandle(&handle, (void*)address) !=
-         CUDA_SUCCESS)) {
-        return false;
-    }
-
-    (void)driver.cuMemRelease(handle);
-    return true;
-}
-
 /* Return whether the CPU can read an address. rt_sigprocmask() reads the signal
    set there before it refuses the invalid operation -1: EFAULT if it cannot. */
 static bool is_readable(uintptr_t at)
@@ -144,21 +129,20 @@ static bool is_readable(uintptr_t at)
             0) || (errno != EFAULT);
 }
 
-/* cuMemCreate can make memory on the host that the CPU cannot access. The
-   driver reports it as host memory without a context. */
+static CUresult query(const void *address,
+                      uct_cuda_pointer_attributes_t attributes,
+                      uct_cuda_pointer_t *pointer)
+{
+    return uct_cuda_pointer_query(&driver, (CUdeviceptr)address, attributes,
+                                  pointer);
+}
+
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
 {
-    unsigned type                    = 0;
-    unsigned is_managed              = 0;
-    CUcontext ctx                    = NULL;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                        CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                        CU_POINTER_ATTRIBUTE_CONTEXT};
-    void *values[]                   = {&type, &is_managed, &ctx};
+    uct_cuda_pointer_t pointer;
     CUresult result;
 
-    result = driver.cuPointerGetAttributes(3, attributes, values,
-                                           (CUdeviceptr)address);
+    result = query(address, UCT_CUDA_POINTER_KIND, &pointer);
     if (result != CUDA_SUCCESS) {
         /* After exit() in one thread, the driver may be gone while another
            thread still calls MPI. Memory that the CPU cannot read then counts
@@ -169,11 +153,15 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
                        UCX_MP_MPI_MEMORY_HOST;
     }
 
-    return is_managed                     ? UCX_MP_MPI_MEMORY_MANAGED :
-           (type == CU_MEMORYTYPE_DEVICE) ? UCX_MP_MPI_MEMORY_GPU :
-           ((type == CU_MEMORYTYPE_HOST) && (ctx == NULL) && is_vmm(address)) ?
-                                            UCX_MP_MPI_MEMORY_GPU :
-                                            UCX_MP_MPI_MEMORY_HOST;
+    switch (uct_cuda_pointer_kind(&driver, &pointer)) {
+    case UCT_CUDA_POINTER_MANAGED:
+        return UCX_MP_MPI_MEMORY_MANAGED;
+    case UCT_CUDA_POINTER_GPU:
+    case UCT_CUDA_POINTER_HOST_VMM: /* the CPU cannot access it */
+        return UCX_MP_MPI_MEMORY_GPU;
+    default:
+        return UCX_MP_MPI_MEMORY_HOST;
+    }
 }
 
 /* Find the context of memory, NULL if it has none, and a GPU that can access it
@@ -181,24 +169,17 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
 static CUresult memory_place(const void *address, CUcontext *ctx_p,
                              int *device_p)
 {
-    unsigned type                    = 0;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_CONTEXT,
-                                        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                        CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
-    void *values[]                   = {ctx_p, device_p, &type};
+    uct_cuda_pointer_t pointer;
     CUresult result;
 
-    *ctx_p    = NULL;
-    *device_p = -1;
-    result    = driver.cuPointerGetAttributes(3, attributes, values,
-                                              (CUdeviceptr)address);
-    if (type == CU_MEMORYTYPE_HOST) {
-        *device_p = -1;
+    result = query(address, UCT_CUDA_POINTER_PLACE, &pointer);
+    if (pointer.type == CU_MEMORYTYPE_HOST) {
+        pointer.ordinal = -1;
     }
-    if ((*ctx_p == NULL) && (type != 0)) {
-        *device_p = uct_cuda_access_gpu(&driver, (CUdeviceptr)address,
-                                        *device_p);
-    }
+    *ctx_p    = pointer.context;
+    *device_p = (pointer.type == 0) ?
+                        pointer.ordinal :
+                        uct_cuda_pointer_gpu(&driver, &pointer);
     return result;
 }
 
@@ -332,46 +313,40 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
 static CUresult find_piece(const char *address, size_t length,
                            ucx_mp_mpi_piece_t *piece)
 {
-    const uintptr_t at               = (uintptr_t)address;
-    unsigned type                    = 0;
-    CUcontext ctx                    = NULL;
-    CUdeviceptr base                 = 0;
-    size_t size                      = 0;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                        CU_POINTER_ATTRIBUTE_CONTEXT,
-                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
-    void *values[]                   = {&type, &ctx, &base, &size};
+    const uintptr_t at = (uintptr_t)address;
+    uct_cuda_pointer_t pointer;
+    CUdeviceptr base;
     CUresult result;
 
-    result = driver.cuPointerGetAttributes(4, attributes, values, at);
+    result = query(address, UCT_CUDA_POINTER_RANGE, &pointer);
     if (result == CUDA_ERROR_DEINITIALIZED) {
         return result;
-    } else if ((result != CUDA_SUCCESS) || (type == 0)) {
+    } else if ((result != CUDA_SUCCESS) || (pointer.type == 0)) {
         base   = at & ~(UCX_MP_MPI_GRANULE - 1);
         *piece = (ucx_mp_mpi_piece_t){base, base + UCX_MP_MPI_GRANULE, true,
                                       false, false};
         return is_readable(at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
 
-    if (ctx == NULL) {
-        result = driver.cuMemGetAddressRange(&base, &size, at);
+    if (pointer.context == NULL) {
+        result = uct_cuda_pointer_range(&driver, at, &pointer.base,
+                                        &pointer.length);
     }
 
-    if ((result != CUDA_SUCCESS) || (at - base >= size)) {
-        base = at;
-        size = length;
+    if ((result != CUDA_SUCCESS) || (at - pointer.base >= pointer.length)) {
+        pointer.base   = at;
+        pointer.length = length;
     }
-    *piece = (ucx_mp_mpi_piece_t){base, base + size, false,
-                                  (ctx != NULL) &&
-                                  (type == CU_MEMORYTYPE_DEVICE),
-                                  type == CU_MEMORYTYPE_DEVICE};
+    *piece = (ucx_mp_mpi_piece_t){pointer.base, pointer.base + pointer.length,
+                                  false,
+                                  (pointer.context != NULL) &&
+                                  (pointer.type == CU_MEMORYTYPE_DEVICE),
+                                  pointer.type == CU_MEMORYTYPE_DEVICE};
     return CUDA_SUCCESS;
 }
 
 bool ucx_mp_mpi_gpu_is_reached(const void *address)
 {
-    unsigned long long flags;
     int device, current;
     CUcontext ctx;
 
@@ -379,9 +354,8 @@ bool ucx_mp_mpi_gpu_is_reached(const void *address)
            (ctx != NULL) || (device < 0) ||
            (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS) ||
            (current == device) ||
-           (uct_cuda_access_get(&driver, current, (CUdeviceptr)address,
-                                &flags) &&
-            (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+           uct_cuda_pointer_has_access(&driver, current, (CUdeviceptr)address,
+                                       CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
 bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length)
@@ -616,30 +590,22 @@ void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane)
 
 bool ucx_mp_mpi_copy_is_mapped(const void *address)
 {
-    CUpointer_attribute attributes = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
-    CUdeviceptr mapped             = 0;
-    void *value                    = &mapped;
+    CUcontext ctx;
 
-    return (driver.cuPointerGetAttributes(1, &attributes, &value,
-                                          (CUdeviceptr)address) ==
-            CUDA_SUCCESS) &&
-           (mapped == (CUdeviceptr)address);
+    return uct_cuda_pointer_is_mapped(&driver, (CUdeviceptr)address, &ctx);
 }
 
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
 {
-    unsigned type                  = 0;
-    CUpointer_attribute attributes = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-    void *value                    = &type;
+    uct_cuda_pointer_t pointer;
 
     if (copy->result != CUDA_SUCCESS) {
         return false;
     }
 
     /* a device reset unlocks the memory */
-    if ((driver.cuPointerGetAttributes(1, &attributes, &value,
-                                       (CUdeviceptr)address) == CUDA_SUCCESS) &&
-        (type == CU_MEMORYTYPE_HOST)) {
+    if ((query(address, UCT_CUDA_POINTER_KIND, &pointer) == CUDA_SUCCESS) &&
+        (pointer.type == CU_MEMORYTYPE_HOST)) {
         return true;
     }
 

@@ -171,6 +171,12 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
             case CU_POINTER_ATTRIBUTE_BUFFER_ID:
                 *(unsigned long long*)values[i] = fake->buffer_id;
                 break;
+            case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+            case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+            case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+                (void)fake->table.cuPointerGetAttribute(values[i], names[i],
+                                                        address);
+                break;
             default:
                 break;
             }

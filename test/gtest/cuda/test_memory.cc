@@ -24,6 +24,15 @@ protected:
         driver.offer_gpu_memory((CUdeviceptr)buffer, sizeof(buffer));
     }
 
+    bool is_vmm()
+    {
+        uct_cuda_pointer_sharing_t sharing;
+
+        uct_cuda_pointer_sharing(&driver.table, (CUdeviceptr)&buffer[0],
+                                 &sharing);
+        return sharing.is_vmm;
+    }
+
     int place(const void *address)
     {
         CUcontext context    = nullptr;
@@ -113,7 +122,7 @@ TEST_F(Memory, made_by_handle_or_not)
     for (bool is : {true, false}) {
         driver.is_pool = !is;
         is_handle      = !is; /* is not queried */
-        EXPECT_EQ(is, uct_cuda_memory_is_vmm(&buffer[0]));
+        EXPECT_EQ(is, is_vmm());
         EXPECT_EQ(0, held);
     }
 
@@ -124,12 +133,12 @@ TEST_F(Memory, made_by_handle_or_not)
     };
     for (bool is : {true, false}) {
         is_handle = is;
-        EXPECT_EQ(is, uct_cuda_memory_is_vmm(&buffer[0]));
+        EXPECT_EQ(is, is_vmm());
         EXPECT_EQ(0, held);
     }
 
     driver.table.cuMemRetainAllocationHandle = NULL; /* before CUDA 11 */
-    EXPECT_FALSE(uct_cuda_memory_is_vmm(&buffer[0]));
+    EXPECT_FALSE(is_vmm());
 }
 
 /* The driver reports host memory without a context; the CPU has no access */
@@ -228,7 +237,7 @@ TEST_F(Memory, page_locked_memory_of_a_context_is_queried_once)
     driver.table.cuPointerGetAttributes = [](unsigned, CUpointer_attribute*,
                                              void **values, CUdeviceptr) {
         *(unsigned*)values[0]  = CU_MEMORYTYPE_HOST;
-        *(CUcontext*)values[3] = fake->context;
+        *(CUcontext*)values[2] = fake->context;
         return CUDA_SUCCESS;
     };
     driver.table.cuMemRetainAllocationHandle =

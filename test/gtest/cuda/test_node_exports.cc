@@ -51,6 +51,12 @@ protected:
                                     CU_POINTER_ATTRIBUTE_MEMORY_TYPE) &&
                                    (it != allocations.end())) {
                             *(unsigned*)values[i] = CU_MEMORYTYPE_DEVICE;
+                        } else if ((names[i] ==
+                             CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) ||
+                            (names[i] ==
+                             CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES)) {
+                            (void)fake->table.cuPointerGetAttribute(
+                                    values[i], names[i], address);
                         }
                     }
                     return CUDA_SUCCESS;

@@ -2,11 +2,11 @@
 /* Table of visible GPUs, filled once, and use of their contexts. */
 #include <uct/cuda/base/gpu.h>
 
-#include <uct/cuda/base/access.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/nvml.h>
+#include <uct/cuda/base/pointer.h>
 
 #include <pthread.h>
 #include <stdio.h>
@@ -265,23 +265,12 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
                    UCS_ERR_NO_DEVICE;
 }
 
-bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
-                             unsigned long long access)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned long long flags;
-
-    return (driver->cuMemGetAccess == NULL) ||
-           (uct_cuda_access_get(driver, device, memory, &flags) &&
-            ((flags & access) == access));
-}
-
 /* Return whether a GPU can access memory, if any */
 static bool fits(int device, CUdeviceptr memory)
 {
     return (memory == 0) ||
-           uct_cuda_gpu_has_access(device, memory,
-                                   CU_MEM_ACCESS_FLAGS_PROT_READ);
+           uct_cuda_pointer_has_access(uct_cuda_driver_get(), device, memory,
+                                       CU_MEM_ACCESS_FLAGS_PROT_READ);
 }
 
 /* Use the current context. One that was reset is still current, but

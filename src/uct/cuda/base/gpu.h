@@ -103,11 +103,6 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
 ucs_status_t uct_cuda_gpu_context_push_for(int device, CUdeviceptr memory,
                                            uct_cuda_gpu_context_t *context);
 
-/** Return whether cuMemSetAccess lets a GPU access memory from cuMemCreate.
- *  @param access  CU_MEM_ACCESS_FLAGS_PROT_READ or READWRITE */
-bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
-                             unsigned long long access);
-
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context);
 
 /** Undo a push: make the earlier context current again, and release what the

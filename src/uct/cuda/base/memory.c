@@ -1,55 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory detection with the driver's pointer attributes. */
+/* Memory behind a pointer, in the module's terms, with contexts. */
 #include <uct/cuda/base/memory.h>
 
-#include <uct/cuda/base/access.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>
+#include <uct/cuda/base/pointer.h>
 
-
-/*
- * Query the first @a count attributes of an address; for memory unknown to the
- * driver the values are unchanged. A driver that does not know one
- * attribute refuses all of them at once, so they are then queried one by one:
- * taking GPU memory for host memory would crash the program.
- */
-static bool get_attributes(const void *address, unsigned count, void **values)
-{
-    static CUpointer_attribute attributes[] = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        CU_POINTER_ATTRIBUTE_CONTEXT,
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-        CU_POINTER_ATTRIBUTE_BUFFER_ID
-    };
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned i;
-
-    if (__builtin_expect(driver->cuPointerGetAttributes(count, attributes,
-                                                        values,
-                                                        (CUdeviceptr)address) ==
-                                 CUDA_SUCCESS,
-                         1)) {
-        return true;
-    }
-
-    if (driver->cuPointerGetAttribute(values[0], attributes[0],
-                                      (CUdeviceptr)address) != CUDA_SUCCESS) {
-        return false;
-    }
-
-    for (i = 1; i < count; ++i) {
-        (void)driver->cuPointerGetAttribute(values[i], attributes[i],
-                                            (CUdeviceptr)address);
-    }
-
-    return true;
-}
 
 /* Kept for one uct_cuda_memory_place() */
 static __thread struct {
@@ -76,14 +35,14 @@ void uct_cuda_memory_forget(void)
     answer.address = NULL;
 }
 
-/* Get the range of an allocation or mapping at @a end. The driver refuses that
+/* Find the mapping within a reservation, at @a end. The driver refuses that
  * without a context, and does not find memory of another GPU than the
  * context's (H200, driver 580). */
-static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
-                          CUdeviceptr *base_p, size_t *length_p)
+static void find_mapping(CUdeviceptr address, uct_cuda_end_t end,
+                         CUdeviceptr *base_p, size_t *length_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUresult result = driver->cuMemGetAddressRange(base_p, length_p, address);
+    CUresult result = uct_cuda_pointer_range(driver, address, base_p, length_p);
     uct_cuda_gpu_context_t context;
 
     if (((result == CUDA_ERROR_INVALID_CONTEXT) ||
@@ -94,135 +53,76 @@ static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
                                                 &context) :
                   uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
                                                 &context)) == UCS_OK)) {
-        result = driver->cuMemGetAddressRange(base_p, length_p, address);
+        (void)uct_cuda_pointer_range(driver, address, base_p, length_p);
         uct_cuda_gpu_context_pop(&context);
     }
-
-    return result;
 }
 
-/* Find the mapped part of a reservation. For memory mapped into a larger
- * reservation (PyTorch's expandable segments) the attributes describe the
- * reservation, most of which may be empty (H100, driver 580). Such memory has
- * no context. */
-static void find_mapping(const void *address, uct_cuda_memory_t *memory)
-{
-    CUdeviceptr base;
-    size_t length;
-
-    /* the driver reports that host memory begins at 0 (queried by tests of UCX
-     * 1.22) */
-    if ((get_range((CUdeviceptr)address, memory->end, &base, &length) ==
-         CUDA_SUCCESS) &&
-        ((CUdeviceptr)address - base < length)) {
-        memory->base   = base;
-        memory->length = length;
-    }
-}
-
-/* Return whether memory is from cuMemCreate. Otherwise the driver refuses the
- * call, and compute-sanitizer lists it. */
-static bool has_handle(const void *address)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUmemGenericAllocationHandle handle;
-
-    if ((driver->cuMemRetainAllocationHandle == NULL) ||
-        (driver->cuMemRetainAllocationHandle(&handle, (void*)address) !=
-         CUDA_SUCCESS)) {
-        return false;
-    }
-
-    (void)driver->cuMemRelease(handle);
-    return true;
-}
-
-/* Return whether it is host VMM memory. The driver reports it as host memory,
- * like page-locked memory, but without a context. */
-static bool
-is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
-{
-    return (type == CU_MEMORYTYPE_HOST) && (context == NULL) &&
-           has_handle(address);
-}
-
-/* The driver reports no GPU for memory of a hidden GPU, and may report none for
- * managed memory */
-static uct_cuda_end_t end_of(int ordinal)
-{
-    return (ordinal < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(ordinal);
-}
-
+/* Return the end that copies memory. The driver reports no GPU for memory of a
+ * hidden GPU, and may report none for managed memory. */
 static uct_cuda_end_t
-end_of_gpu(const void *address, CUcontext context, int ordinal)
+end_of(uct_cuda_pointer_kind_t kind, const uct_cuda_pointer_t *pointer)
 {
-    return end_of((context != NULL) ?
-                          ordinal :
-                          uct_cuda_access_gpu(uct_cuda_driver_get(),
-                                              (CUdeviceptr)address, ordinal));
+    int gpu = -1;
+
+    if (kind == UCT_CUDA_POINTER_HOST_VMM) {
+        return uct_cuda_end_host_vmm();
+    } else if (kind == UCT_CUDA_POINTER_GPU) {
+        gpu = uct_cuda_pointer_gpu(uct_cuda_driver_get(), pointer);
+    } else if (kind == UCT_CUDA_POINTER_MANAGED) {
+        gpu = pointer->ordinal;
+    }
+
+    return (gpu < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(gpu);
 }
 
 void uct_cuda_memory_query(const void *address, size_t length,
                            uct_cuda_memory_t *memory)
 {
-    CUmemorytype memory_type     = (CUmemorytype)0;
-    unsigned is_managed          = 0;
-    int ordinal                  = -1;
-    CUcontext context            = NULL;
-    CUdeviceptr range_start      = 0;
-    size_t range_size            = 0;
-    unsigned long long buffer_id = 0;
-    void *values[] = {&memory_type, &is_managed, &ordinal,   &context,
-                      &range_start, &range_size, &buffer_id};
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_pointer_kind_t kind;
+    uct_cuda_pointer_t pointer;
 
-    memory->type      = UCS_MEMORY_TYPE_HOST;
-    memory->end       = uct_cuda_end_host();
-    memory->context   = NULL;
-    memory->base      = (CUdeviceptr)address;
-    memory->length    = length;
-    memory->buffer_id = 0;
-    memory->is_pinned = false;
-    answer.address    = NULL;
+    answer.address = NULL;
+    *memory        = (uct_cuda_memory_t){.type   = UCS_MEMORY_TYPE_HOST,
+        .end    = uct_cuda_end_host(),
+        .base   = (CUdeviceptr)address,
+        .length = length
+    };
 
-    if ((uct_cuda_driver_get() == NULL) || (address == NULL) ||
-        !get_attributes(address, sizeof(values) / sizeof(values[0]), values)) {
+    if ((driver == NULL) || (address == NULL) ||
+        (uct_cuda_pointer_query(driver, (CUdeviceptr)address,
+                                UCT_CUDA_POINTER_ALL,
+                                &pointer) != CUDA_SUCCESS)) {
         return;
     }
 
-    if (is_managed) {
-        memory->type = UCS_MEMORY_TYPE_CUDA_MANAGED;
-        memory->end  = end_of(ordinal);
-    } else if (memory_type == CU_MEMORYTYPE_DEVICE) {
-        memory->type = UCS_MEMORY_TYPE_CUDA;
-        memory->end  = end_of_gpu(address, context, ordinal);
-    } else if (is_host_vmm(memory_type, context, address)) {
-        memory->type = UCS_MEMORY_TYPE_CUDA;
-        memory->end  = uct_cuda_end_host_vmm();
-    } else {
-        memory->is_pinned = (memory_type == CU_MEMORYTYPE_HOST);
+    kind              = uct_cuda_pointer_kind(driver, &pointer);
+    memory->is_pinned = (kind == UCT_CUDA_POINTER_PINNED);
+    memory->end       = end_of(kind, &pointer);
+    if (kind >= UCT_CUDA_POINTER_HOST_VMM) {
+        memory->type      = (kind == UCT_CUDA_POINTER_MANAGED) ?
+                                    UCS_MEMORY_TYPE_CUDA_MANAGED :
+                                    UCS_MEMORY_TYPE_CUDA;
+        memory->context   = pointer.context;
+        memory->buffer_id = pointer.buffer_id;
     }
 
-    if (memory->type != UCS_MEMORY_TYPE_HOST) {
-        memory->context   = context;
-        memory->buffer_id = buffer_id;
-    }
-
-    if ((memory->type == UCS_MEMORY_TYPE_CUDA) && (context == NULL)) {
-        find_mapping(address, memory);
-    } else if (range_size != 0) {
-        memory->base   = range_start;
-        memory->length = range_size;
+    if ((memory->type == UCS_MEMORY_TYPE_CUDA) && (memory->context == NULL)) {
+        find_mapping(pointer.address, memory->end, &memory->base,
+                     &memory->length);
+    } else if (pointer.length != 0) {
+        memory->base   = pointer.base;
+        memory->length = pointer.length;
     }
 }
 
 void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
                            CUcontext *context_p)
 {
-    CUmemorytype memory_type = (CUmemorytype)0;
-    unsigned is_managed      = 0;
-    int ordinal              = -1;
-    void *values[] = {&memory_type, &is_managed, &ordinal, context_p};
-    bool is_answered;
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_pointer_kind_t kind;
+    uct_cuda_pointer_t pointer;
 
     if ((answer.address == address) && (address != NULL)) {
         answer.address = NULL;
@@ -233,29 +133,25 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
 
     *end_p     = uct_cuda_end_host();
     *context_p = NULL;
-    if (uct_cuda_memory_cache_is_host(address)) {
+    if (uct_cuda_memory_cache_is_host(address) ||
+        (uct_cuda_pointer_query(driver, (CUdeviceptr)address,
+                                UCT_CUDA_POINTER_PLACE,
+                                &pointer) != CUDA_SUCCESS)) {
         return;
     }
 
-    is_answered = get_attributes(address, sizeof(values) / sizeof(values[0]),
-                                 values);
-    if (is_answered && is_managed) {
-        *end_p = end_of(ordinal);
-    } else if (is_answered && (memory_type == CU_MEMORYTYPE_DEVICE)) {
-        *end_p = end_of_gpu(address, *context_p, ordinal);
-        if (*context_p == NULL) {
-            uct_cuda_memory_sync_unowned(uct_cuda_end_device(*end_p));
-        }
-    } else if (is_answered && is_host_vmm(memory_type, *context_p, address)) {
-        *end_p = uct_cuda_end_host_vmm();
-    } else {
-        *context_p = NULL;
+    kind   = uct_cuda_pointer_kind(driver, &pointer);
+    *end_p = end_of(kind, &pointer);
+    if (kind >= UCT_CUDA_POINTER_HOST_VMM) {
+        *context_p = pointer.context;
+    } else if (kind == UCT_CUDA_POINTER_UNKNOWN) {
+        /* the driver may free memory it has locked unseen by hooks, so only
+         * memory unknown to it is cached */
+        uct_cuda_memory_cache_add_host(address);
     }
 
-    /* the driver may free memory it has locked unseen by hooks, so only memory
-     * unknown to it is cached */
-    if (is_answered && (memory_type == (CUmemorytype)0) && !is_managed) {
-        uct_cuda_memory_cache_add_host(address);
+    if ((kind == UCT_CUDA_POINTER_GPU) && (pointer.context == NULL)) {
+        uct_cuda_memory_sync_unowned(uct_cuda_end_device(*end_p));
     }
 }
 
@@ -265,35 +161,6 @@ void uct_cuda_memory_sync(const void *address)
 
     uct_cuda_memory_query(address, 1, &memory);
     uct_cuda_memory_sync_memops(&memory);
-}
-
-/* Look up the pool of GPU memory without context: NULL for cuMemCreate's (H100,
- * driver 580). @return false if the driver does not say */
-static bool get_pool(const void *address, CUmemoryPool *pool_p,
-                     uint64_t *allowed_p, int *device_p)
-{
-    CUmemorytype memory_type         = (CUmemorytype)0;
-    CUpointer_attribute attributes[] = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    };
-    void *values[] = {&memory_type, pool_p, allowed_p, device_p};
-
-    return (uct_cuda_driver_get()->cuPointerGetAttributes(
-                    4, attributes, values, (CUdeviceptr)address) ==
-            CUDA_SUCCESS) &&
-           (memory_type == CU_MEMORYTYPE_DEVICE);
-}
-
-bool uct_cuda_memory_is_vmm(const void *address)
-{
-    CUmemoryPool pool = NULL;
-    uint64_t allowed  = 0;
-    int device        = 0;
-
-    return get_pool(address, &pool, &allowed, &device) ? (pool == NULL) :
-                                                         has_handle(address);
 }
 
 /* Return whether a pool keeps all memory that is freed. Memory that was
@@ -314,16 +181,11 @@ static bool pool_keeps_memory(CUmemoryPool pool, int device)
            (threshold >= total);
 }
 
-bool uct_cuda_memory_is_closed_pool(const void *address)
+bool uct_cuda_memory_is_closed(const uct_cuda_pointer_sharing_t *sharing)
 {
-    CUmemoryPool pool = NULL;
-    uint64_t allowed  = 0;
-    int device        = 0;
-
-    return get_pool(address, &pool, &allowed, &device) ?
-                   (pool != NULL) && ((allowed == 0) ||
-                                      !pool_keeps_memory(pool, device)) :
-                   !has_handle(address);
+    return !sharing->is_vmm &&
+           ((sharing->pool == NULL) || (sharing->handle_types == 0) ||
+            !pool_keeps_memory(sharing->pool, sharing->ordinal));
 }
 
 void uct_cuda_memory_report_closed(const void *address)

@@ -5,6 +5,7 @@
 
 #include <ucs/memory/memory_type.h>
 #include <uct/cuda/base/end.h>
+#include <uct/cuda/base/pointer.h>
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -17,7 +18,7 @@ typedef struct {
      *  cuMemCreate: no CPU accesses it then, as in stock UCX since 1.18 */
     ucs_memory_type_t  type;
     /** GPU that copies the memory, not always the one that it lies on
-     *  (base/access.h); host memory, or host VMM memory */
+     *  (base/pointer.h); host memory, or host VMM memory */
     uct_cuda_end_t     end;
     /** Owning context; NULL for pool and VMM memory, which belong to no
      *  context */
@@ -108,12 +109,9 @@ void uct_cuda_memory_sync_unowned(int device);
  *  captures intact. */
 bool uct_cuda_memory_legacy_is_idle(void);
 
-/** Return whether memory without context is from cuMemCreate. */
-bool uct_cuda_memory_is_vmm(const void *address);
-
 /** Return whether memory is of a pool that was not created for sharing, like
  *  the pool of cudaMallocAsync, or that releases freed memory. */
-bool uct_cuda_memory_is_closed_pool(const void *address);
+bool uct_cuda_memory_is_closed(const uct_cuda_pointer_sharing_t *sharing);
 
 /** Log that memory cannot be shared; with the cure, once. */
 void uct_cuda_memory_report_closed(const void *address);

@@ -4,6 +4,7 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/pointer.h>
 #include <uct/cuda/base/vmm.h>
 
 
@@ -44,8 +45,8 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
 
     if ((gpu != NULL) &&
         ((memory == 0) ||
-         uct_cuda_gpu_has_access(gpu->end.device, memory,
-                                 CU_MEM_ACCESS_FLAGS_PROT_READ))) {
+         uct_cuda_pointer_has_access(uct_cuda_driver_get(), gpu->end.device,
+                                     memory, CU_MEM_ACCESS_FLAGS_PROT_READ))) {
         status = (gpu->context != NULL) ?
                          uct_cuda_gpu_context_push(gpu->context,
                                                    gpu->end.device, context) :
@@ -73,8 +74,9 @@ bool uct_cuda_copy_is_open_to(const uct_cuda_copy_end_t *end, int device)
 {
     return (end->context != NULL) ||
            uct_cuda_end_is_device(end->end, device) ||
-           uct_cuda_gpu_has_access(device, end->address,
-                                   CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+           uct_cuda_pointer_has_access(uct_cuda_driver_get(), device,
+                                       end->address,
+                                       CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
 /* Return whether the copy is between two GPUs in memory of this process, and

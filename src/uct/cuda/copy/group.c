@@ -6,6 +6,7 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/pointer.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/copy/batch.h>
@@ -520,8 +521,9 @@ static bool can_sync_later(const uct_cuda_copy_group_t *group)
 static void group_find_local(uct_cuda_copy_group_t *group)
 {
     if (uct_cuda_context_push(group->batch.op->stream->context)) {
-        (void)UCT_CUDA_CALL_NOLOG(cuMemGetAddressRange, &group->local_begin,
-                                  &group->local_size, group->local_begin);
+        (void)uct_cuda_pointer_range(uct_cuda_driver_get(),
+                                     group->local_begin, &group->local_begin,
+                                     &group->local_size);
         uct_cuda_ctx_pop();
     }
 }

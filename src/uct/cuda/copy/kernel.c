@@ -12,6 +12,7 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/pointer.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -113,19 +114,21 @@ static bool get_kernel(uct_cuda_context_t *context, bool may_load,
 
 bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device)
 {
-    CUdeviceptr there                = 0;
-    CUcontext context                = NULL;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
-                                        CU_POINTER_ATTRIBUTE_CONTEXT};
-    void *values[]                   = {&there, &context};
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    uct_cuda_pointer_sharing_t sharing;
+    CUcontext context;
 
-    return (UCT_CUDA_CALL_NOLOG(cuPointerGetAttributes, 2, attributes, values,
-                                address) == UCS_OK) &&
-           (there == address) &&
-           ((context != NULL) ||
-            !uct_cuda_memory_is_vmm((const void*)address) ||
-            uct_cuda_gpu_has_access(device, address,
-                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    if (!uct_cuda_pointer_is_mapped(driver, address, &context)) {
+        return false;
+    }
+    if (context != NULL) {
+        return true;
+    }
+
+    uct_cuda_pointer_sharing(driver, address, &sharing);
+    return !sharing.is_vmm ||
+           uct_cuda_pointer_has_access(driver, device, address,
+                                       CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
 /* Free all resources; a cancelled launch that has not run yet still reads the

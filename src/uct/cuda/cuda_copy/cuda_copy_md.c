@@ -256,6 +256,22 @@ static void query_dmabuf(const copy_md_t *md, uct_abi_mem_attr_t *attr,
     }
 }
 
+/* Memory of a pool belongs to no context; a peer can map it only if the pool
+ * was created for sharing */
+static bool
+is_of_closed_pool(const uct_cuda_memory_t *memory, const void *address)
+{
+    uct_cuda_pointer_sharing_t sharing;
+
+    if ((memory->type != UCS_MEMORY_TYPE_CUDA) || (memory->context != NULL)) {
+        return false;
+    }
+
+    uct_cuda_pointer_sharing(uct_cuda_driver_get(), (CUdeviceptr)address,
+                             &sharing);
+    return uct_cuda_memory_is_closed(&sharing);
+}
+
 static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
                               size_t length, uct_abi_mem_attr_t *attr)
 {
@@ -280,11 +296,8 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         return UCS_ERR_INVALID_ADDR;
     }
 
-    /* memory of a pool belongs to no context; a peer can map it only if the
-     * pool was created for sharing */
-    if ((memory.type == UCS_MEMORY_TYPE_CUDA) && (memory.context == NULL) &&
-        (md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
-        uct_cuda_memory_is_closed_pool(address)) {
+    if ((md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
+        is_of_closed_pool(&memory, address)) {
         uct_cuda_memory_report_closed(address);
         attr->mem_type       = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
         attr->is_registrable = 0;

@@ -6,6 +6,7 @@
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
+#include <uct/cuda/base/pointer.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/watch.h>
@@ -93,13 +94,9 @@ static void notice_fork(void)
  * after an error of the driver, as at process exit: it says nothing. */
 static bool is_changed(const uct_cuda_node_handle_t *handle)
 {
-    CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
-    unsigned long long id         = 0;
-    void *value                   = &id;
+    unsigned long long id;
 
-    return (uct_cuda_driver_get()->cuPointerGetAttributes(1, &attribute, &value,
-                                                          handle->base) ==
-            CUDA_SUCCESS) &&
+    return uct_cuda_pointer_id(uct_cuda_driver_get(), handle->base, &id) &&
            (id != handle->buffer_id);
 }
 

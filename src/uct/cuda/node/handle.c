@@ -120,26 +120,15 @@ static int vmm_descriptor(CUmemGenericAllocationHandle allocation)
     return made_descriptor(result, fd);
 }
 
-static bool
-vmm_retain(uint64_t address, CUmemGenericAllocationHandle *allocation_p)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    return (driver->cuMemRetainAllocationHandle != NULL) &&
-           (driver->cuMemRetainAllocationHandle(allocation_p,
-                                                (void*)address) ==
-            CUDA_SUCCESS);
-}
-
 /* Export cuMemCreate memory by a handle type it was created for */
-static ucs_status_t export_vmm(const void *address, uint64_t allowed,
+static ucs_status_t export_vmm(CUdeviceptr address, uint64_t allowed,
                                uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemGenericAllocationHandle allocation;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
 
-    if (!vmm_retain((uintptr_t)address, &allocation)) {
+    if (!uct_cuda_pointer_retain(driver, address, &allocation)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -161,18 +150,10 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
     return status;
 }
 
-static bool pool_find(uint64_t address, CUmemoryPool *pool_p)
+static bool can_export_pools(const uct_cuda_driver_t *driver)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-
-    *pool_p = NULL;
     return (driver->cuMemPoolExportPointer != NULL) &&
-           (driver->cuMemPoolExportToShareableHandle != NULL) &&
-           (driver->cuPointerGetAttribute(pool_p,
-                                          CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-                                          (CUdeviceptr)address) ==
-            CUDA_SUCCESS) &&
-           (*pool_p != NULL);
+           (driver->cuMemPoolExportToShareableHandle != NULL);
 }
 
 /* Return a descriptor of a pool, or -1 */
@@ -190,18 +171,18 @@ static int pool_descriptor(CUmemoryPool pool)
 
 /* Export memory of a pool created for sharing. The driver exports memory only
  * after its pool (H200, driver 580). */
-static ucs_status_t export_pool(const void *address, uint64_t allowed,
+static ucs_status_t export_pool(const uct_cuda_pointer_sharing_t *sharing,
                                 uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uint64_t allowed          = sharing->handle_types;
+    const CUmemoryPool pool         = sharing->pool;
     CUmemPoolPtrExportData place;
-    CUmemoryPool pool;
 
     _Static_assert(sizeof(place) == sizeof(handle->place),
                    "what a pool's memory is exported as");
 
-    if (uct_cuda_memory_is_closed_pool(address) ||
-        !pool_find((uintptr_t)address, &pool)) {
+    if (uct_cuda_memory_is_closed(sharing) || !can_export_pools(driver)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -229,17 +210,20 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
 
 int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle)
 {
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemGenericAllocationHandle allocation;
-    CUmemoryPool pool;
+    uct_cuda_pointer_sharing_t sharing;
     int fd = -1;
 
     if ((handle->type == UCT_CUDA_NODE_HANDLE_FD) &&
-        vmm_retain(handle->base, &allocation)) {
+        uct_cuda_pointer_retain(driver, handle->base, &allocation)) {
         fd = vmm_descriptor(allocation);
-        (void)uct_cuda_driver_get()->cuMemRelease(allocation);
-    } else if ((handle->type == UCT_CUDA_NODE_HANDLE_POOL_FD) &&
-               pool_find(handle->base, &pool)) {
-        fd = pool_descriptor(pool);
+        (void)driver->cuMemRelease(allocation);
+    } else if (handle->type == UCT_CUDA_NODE_HANDLE_POOL_FD) {
+        uct_cuda_pointer_sharing(driver, handle->base, &sharing);
+        if ((sharing.pool != NULL) && can_export_pools(driver)) {
+            fd = pool_descriptor(sharing.pool);
+        }
     }
 
     return fd;
@@ -249,8 +233,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
                                          uct_cuda_node_handle_t *handle_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    int legacy_capable              = 1;
-    uint64_t allowed                = 0;
+    uct_cuda_pointer_sharing_t sharing;
     uct_cuda_node_iface_addr_t self;
     uct_cuda_memory_t memory;
     CUipcMemHandle legacy;
@@ -299,22 +282,15 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
     handle_p->length = length;
     memcpy(handle_p->gpu, &uuid, sizeof(handle_p->gpu));
 
-    /* on older drivers without these attributes the legacy method remains */
-    (void)driver->cuPointerGetAttribute(
-            &legacy_capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
-            (CUdeviceptr)address);
-    (void)driver->cuPointerGetAttribute(
-            &allowed, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-            (CUdeviceptr)address);
-
-    if (!legacy_capable &&
-        ((uct_cuda_memory_is_vmm(address) ?
-                  export_vmm(address, allowed, handle_p) :
-                  export_pool(address, allowed, handle_p)) == UCS_OK)) {
+    uct_cuda_pointer_sharing(driver, (CUdeviceptr)address, &sharing);
+    if (!sharing.is_legacy &&
+        ((sharing.is_vmm ? export_vmm((CUdeviceptr)address,
+                                      sharing.handle_types, handle_p) :
+                           export_pool(&sharing, handle_p)) == UCS_OK)) {
         return UCS_OK;
     }
 
-    if (legacy_capable &&
+    if (sharing.is_legacy &&
         (driver->cuIpcGetMemHandle(&legacy, (CUdeviceptr)address) ==
          CUDA_SUCCESS)) {
         handle_p->type = UCT_CUDA_NODE_HANDLE_LEGACY;
@@ -575,14 +551,11 @@ fetch_fd(const uct_cuda_node_handle_t *handle, int *fd_p)
 static bool is_all_mapped(const uct_cuda_node_handle_t *handle,
                           CUdeviceptr mapped)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUdeviceptr base;
     size_t length;
 
-    if ((driver->cuMemGetAddressRange == NULL) ||
-        (driver->cuMemGetAddressRange(&base, &length, mapped) !=
-         CUDA_SUCCESS) ||
-        !uct_cuda_range_holds(base, length, mapped, 1) ||
+    if ((uct_cuda_pointer_range(uct_cuda_driver_get(), mapped, &base,
+                                &length) != CUDA_SUCCESS) ||
         uct_cuda_range_holds(base, length, mapped, handle->length)) {
         return true;
     }
