@@ -581,8 +581,12 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
     BEGIN_END(Win_unlock, rank, rank, win)
 
     if (!is_ours(window, rank)) {
+        /* before: another thread must not flush a lock that has ended */
+        mpi_locks_add(window, rank, MPI_SUCCESS, -1);
         rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
-        mpi_locks_add(window, rank, rc, -1);
+        if (rc != MPI_SUCCESS) {
+            mpi_locks_add(window, rank, MPI_SUCCESS, 1);
+        }
         return ucx_mp_mpi_window_settle(win, rank, mark, rc);
     }
 
