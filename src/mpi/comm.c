@@ -219,40 +219,6 @@ static void early_count(ucx_mp_mpi_comm_t *state)
     }
 }
 
-void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
-{
-    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
-    ucx_mp_mpi_comm_t *state;
-    int topology = MPI_UNDEFINED;
-    int is_inter, rank, size;
-    bool is_spread;
-    uint64_t key;
-
-    pthread_once(&shared.once, state_init);
-    if (!shared.has_keyval || (comm == real->comm_null) ||
-        (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
-        (real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
-        (real->Comm_size(comm, &size) != MPI_SUCCESS) || (size < 2) ||
-        !ranks_are_known(parent, comm, size, &is_spread) ||
-        (is_spread && ucx_mp_mpi_job.has_rival)) {
-        return;
-    }
-
-    key   = key_new(comm, rank, size);
-    state = (key == 0) ? NULL : state_new(key, rank, size, is_spread);
-    if (state == NULL) {
-        return;
-    }
-
-    (void)real->Topo_test(comm, &topology);
-    state->has_topology = (topology != MPI_UNDEFINED);
-    if ((key & KEY_EARLY) && (!is_spread || (comm == real->comm_world))) {
-        ucx_mp_mpi_comm_queue(state, comm);
-        early_count(state);
-    }
-    state_set(comm, state);
-}
-
 /* Duplicate a communicator of which no other thread uses the error handler
    meanwhile. MPI_Comm_dup() would copy the program's attributes. @return
    Whether the MPI has done so. */
@@ -327,6 +293,19 @@ static bool duplicate_make(MPI_Comm comm, const ucx_mp_mpi_comm_t *state,
     return is_whole;
 }
 
+/* Communicators inside a node get their queues from it */
+static void world_duplicate(int rank)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    const ucx_mp_mpi_comm_t state = {.rank = rank};
+    MPI_Comm duplicate;
+
+    if (ucx_mp_mpi_job.has_queues &&
+        duplicate_make(real->comm_world, &state, &duplicate)) {
+        shared.world = duplicate;
+    }
+}
+
 /* The duplicate has a state, by which ranks learn of staging failures */
 void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
 {
@@ -345,9 +324,6 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     if (comm == ucx_mp_mpi_pmpi.comm_world) {
         shared.world = duplicate;
     }
-    if (state->nodes != NULL) {
-        return; /* no reductions are queued */
-    }
 
     other = calloc(1, sizeof(*other));
     if (other == NULL) {
@@ -360,6 +336,46 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     state_set(duplicate, other);
     state->reductions = ucx_mp_mpi_reductions_create(duplicate, other->key,
                                                      &other->number);
+}
+
+void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    ucx_mp_mpi_comm_t *state;
+    int topology = MPI_UNDEFINED;
+    int is_inter, rank, size;
+    bool is_spread;
+    uint64_t key;
+
+    pthread_once(&shared.once, state_init);
+    if (!shared.has_keyval || (comm == real->comm_null) ||
+        (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
+        (real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
+        (real->Comm_size(comm, &size) != MPI_SUCCESS) || (size < 2) ||
+        !ranks_are_known(parent, comm, size, &is_spread)) {
+        return;
+    }
+
+    if (is_spread && (comm == real->comm_world)) {
+        world_duplicate(rank);
+    }
+    if (is_spread && ucx_mp_mpi_job.has_rival) {
+        return;
+    }
+
+    key   = key_new(comm, rank, size);
+    state = (key == 0) ? NULL : state_new(key, rank, size, is_spread);
+    if (state == NULL) {
+        return;
+    }
+
+    (void)real->Topo_test(comm, &topology);
+    state->has_topology = (topology != MPI_UNDEFINED);
+    if (!is_spread && (key & KEY_EARLY)) {
+        ucx_mp_mpi_comm_queue(state, comm);
+        early_count(state);
+    }
+    state_set(comm, state);
 }
 
 void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state)
