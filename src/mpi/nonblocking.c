@@ -357,7 +357,21 @@ static void freed_put(pending_t *pending)
     pthread_mutex_unlock(&freed.lock);
 }
 
-void ucx_mp_mpi_freed_look(void)
+/* Test a freed message, a receive up to `tries` times. */
+static int freed_test(pending_t *pending, unsigned tries, int *is_over,
+                      MPI_Status *status)
+{
+    int rc = ucx_mp_mpi_pmpi.Test(&pending->freed, is_over, status);
+
+    while ((rc == MPI_SUCCESS) && !*is_over && (--tries > 0) &&
+           (ucx_mp_mpi_message_partial(&pending->call) > 0)) {
+        sched_yield();
+        rc = ucx_mp_mpi_pmpi.Test(&pending->freed, is_over, status);
+    }
+    return rc;
+}
+
+void ucx_mp_mpi_freed_look(unsigned tries)
 {
     pending_t *pending, *next;
     MPI_Status status;
@@ -375,7 +389,7 @@ void ucx_mp_mpi_freed_look(void)
         pending = next;
         next    = pending->next;
         is_over = 0;
-        rc      = ucx_mp_mpi_pmpi.Test(&pending->freed, &is_over, &status);
+        rc      = freed_test(pending, tries, &is_over, &status);
         if ((rc == MPI_SUCCESS) && !is_over) {
             freed_put(pending);
             continue;
@@ -419,7 +433,7 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     int is_over = 0;
 
     if (!ucx_mp_mpi_in_progress) {
-        ucx_mp_mpi_freed_look();
+        ucx_mp_mpi_freed_look(1);
     }
 
     /* Nothing is staged: leave the request to the MPI */
@@ -562,7 +576,7 @@ static int request_start(MPI_Request request, bool *is_started_p)
 
 static void look(void)
 {
-    ucx_mp_mpi_freed_look();
+    ucx_mp_mpi_freed_look(1);
     if (advance != NULL) {
         advance();
     }
@@ -858,7 +872,7 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
         __atomic_fetch_add(&ucx_mp_mpi_freed, 1, __ATOMIC_RELEASE);
         freed_put(pending);
-        ucx_mp_mpi_freed_look();
+        ucx_mp_mpi_freed_look(1);
         return MPI_SUCCESS;
     }
 

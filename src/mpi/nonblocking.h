@@ -54,16 +54,19 @@ void ucx_mp_mpi_nonblocking_keep(MPI_Request request,
 extern unsigned ucx_mp_mpi_freed __attribute__((visibility("hidden")));
 
 /* Finish those that are complete: copy received data to the program's buffers.
-   Wait for a thread that does so. */
-void ucx_mp_mpi_freed_look(void);
+   Wait for a thread that does so. Ask the MPI up to `tries` times about each
+   receive. */
+void ucx_mp_mpi_freed_look(unsigned tries);
 
 /* Do so at the end of a call that waits for other ranks: the program may
-   conclude from it that such data has arrived. @return `rc`. */
+   conclude from it that such data has arrived. The MPI does not promise this:
+   after a later message, Open MPI 5 took up to five tests to complete a receive
+   while another thread was in it. @return `rc`. */
 static inline int ucx_mp_mpi_freed_end(int rc)
 {
     if (__builtin_expect(__atomic_load_n(&ucx_mp_mpi_freed,
                                          __ATOMIC_ACQUIRE) != 0, 0)) {
-        ucx_mp_mpi_freed_look();
+        ucx_mp_mpi_freed_look(32);
     }
     return rc;
 }
