@@ -532,12 +532,10 @@ static bool is_ours(const ucx_mp_mpi_window_t *window, int rank)
            window->targets[rank].is_ours;
 }
 
-/* Add to the number of the MPI's locks after its call with result `rc`: threads
-   may lock different ranks at once. */
-static void mpi_locks_add(ucx_mp_mpi_window_t *window, int rank, int rc,
-                          int change)
+/* Threads may lock different ranks at once. */
+static void mpi_locks_add(ucx_mp_mpi_window_t *window, int rank, int change)
 {
-    if ((rc == MPI_SUCCESS) && (rank != MPI_PROC_NULL)) {
+    if (rank != MPI_PROC_NULL) {
         (void)__atomic_fetch_add(&window->num_mpi_locks, change,
                                  __ATOMIC_RELAXED);
     }
@@ -557,7 +555,9 @@ UCX_MP_MPI_DEFINE(Win_lock, (type, rank, mode, win), int type, int rank,
     if (!is_ours(window, rank) ||
         ((type != MPI_LOCK_EXCLUSIVE) && (type != MPI_LOCK_SHARED))) {
         rc = ucx_mp_mpi_pmpi.Win_lock(type, rank, mode, win);
-        mpi_locks_add(window, rank, rc, 1);
+        if (rc == MPI_SUCCESS) {
+            mpi_locks_add(window, rank, 1);
+        }
         return rc;
     }
     if ((window->targets[rank].access != 0) || window->is_locked) {
@@ -582,10 +582,10 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
 
     if (!is_ours(window, rank)) {
         /* before: another thread must not flush a lock that has ended */
-        mpi_locks_add(window, rank, MPI_SUCCESS, -1);
+        mpi_locks_add(window, rank, -1);
         rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
         if (rc != MPI_SUCCESS) {
-            mpi_locks_add(window, rank, MPI_SUCCESS, 1);
+            mpi_locks_add(window, rank, 1);
         }
         return ucx_mp_mpi_window_settle(win, rank, mark, rc);
     }

@@ -53,7 +53,8 @@ typedef enum {
 
 /** Ways of GPU memory to other processes. */
 typedef struct {
-    bool         is_vmm;       /**< From cuMemCreate; not from a pool */
+    /** If it has no context: from cuMemCreate, not from a pool */
+    bool         is_vmm;
     int          is_legacy;    /**< By cuIpcGetMemHandle() */
     uint64_t     handle_types; /**< Of CUmemAllocationHandleType */
     CUmemoryPool pool;         /**< NULL: none, or unknown to the driver */
