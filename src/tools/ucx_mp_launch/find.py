@@ -210,6 +210,8 @@ def linked_libraries(path, environ):
     for line in said_by_ldd(path, tuple(environ.items())):
         match = re.match(r'\t(.+?)(?: => (.+?))?(?: \(0x[0-9a-f]+\))?$', line)
         where = match and (match.group(2) or match.group(1))
+        if where and '/' in where:      # relative, if LD_LIBRARY_PATH is
+            where = os.path.abspath(where)
         if where and (where[0] == '/' or where == MISSING):
             libraries[os.path.basename(match.group(1))] = where
     return libraries
