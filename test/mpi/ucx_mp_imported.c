@@ -6,6 +6,8 @@
  * memory, or a pool, and a variable of device code. Memory with a descriptor is
  * open to the importer's GPU only. Every byte is compared, also by the owner of
  * imported memory.
+ *
+ *   ucx_mp_imported [handle] [descriptor] [pool] [variable]    (default: all)
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -36,8 +38,8 @@ enum {
     KINDS
 };
 
-static const char *const kind_names[] = {"IPC handle", "descriptor",
-                                         "pool", "variable"};
+static const char *const kind_names[] = {"handle", "descriptor", "pool",
+                                         "variable"};
 
 static int imported_rank, imported_wrong, imported_messages;
 
@@ -228,6 +230,14 @@ static void test_kind(int kind, ucx_mp_ptr_t plain)
     }
 }
 
+static bool is_named(int kind, char **names)
+{
+    while ((*names != NULL) && strcmp(*names, kind_names[kind])) {
+        ++names;
+    }
+    return *names != NULL;
+}
+
 int main(int argc, char **argv)
 {
     const ucx_mp_symbol_t symbols[] = {
@@ -257,12 +267,16 @@ int main(int argc, char **argv)
     ucx_mp_driver_load();
     ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
 
-    /* First what hooks on allocations have not seen */
-    plain = find_variable();
-    test_kind(VARIABLE, plain);
+    if (argc == 1) { /* first what hooks on allocations have not seen */
+        plain = find_variable();
+        test_kind(VARIABLE, plain);
+    }
+
     UCX_MP_DRIVER(alloc, &plain, IMPORTED_SIZE);
     for (kind = 0; kind < KINDS; ++kind) {
-        test_kind(kind, plain);
+        if ((argc == 1) || is_named(kind, argv + 1)) {
+            test_kind(kind, plain);
+        }
     }
 
     printf("ucx_mp_imported: rank %d, %d messages, %s\n", imported_rank,

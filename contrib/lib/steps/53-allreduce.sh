@@ -34,12 +34,11 @@ byhand_run() {
         "$ucx_mp_build/main/test/byhand/$1" --samples 1 --time 1 "${@:2}"
 }
 
-# byhand_reach: the emulated driver answers as two H200 did
-byhand_reach() {
-    local out=$ucx_mp_build/log/reach.txt
-    "$ucx_mp_prefix/bin/ucx_mp_run" --quiet --emulate h200-x2 \
-        "$ucx_mp_build/main/test/byhand/reach" >"$out" &&
-        diff "$out" "$ucx_mp_top/test/byhand/reach-h200.txt"
+# byhand_answers NAME PROGRAM...: the emulated driver answers as two H200 did
+byhand_answers() {
+    local out=$ucx_mp_build/log/$1.txt
+    "$ucx_mp_prefix/bin/ucx_mp_run" --quiet --emulate h200-x2 "${@:2}" \
+        >"$out" && diff "$out" "$ucx_mp_top/test/byhand/$1-h200.txt"
 }
 
 byhand_all() {
@@ -59,7 +58,8 @@ byhand_all() {
         byhand_run pageable --sizes 1M --way across --direction to-host &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
         byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel &&
-        byhand_reach &&
+        byhand_answers reach "$ucx_mp_build/main/test/byhand/reach" &&
+        byhand_answers pointers "$ucx_mp_top/test/byhand/pointers" &&
         passing_on '^process_vm_readv locked +1048576 ' \
             "$ucx_mp_prefix/bin/ucx_mp_run" --emulate h200-x2 \
             "$ucx_mp_build/main/test/byhand/host_copies" --rounds 2 &&

@@ -40,7 +40,8 @@ typedef struct cuemu_mem {
     int              refs;        /* IPC: number of opens */
     int              readonly;
     cuemu_slab_t    *slab;
-    void            *owner;       /* pool or allocation handle */
+    void            *owner;       /* pool, allocation handle, or module of a
+                                     variable */
     int              imported;    /* POOL: from another process */
     int              is_freed;    /* POOL: cuMemFreeAsync was called */
     int              is_exported; /* POOL: by cuMemPoolExportPointer */
@@ -66,6 +67,9 @@ typedef struct cuemu_pool {
 
 /* Return non-zero for host memory at the program's own addresses. */
 int cuemu_mem_is_own(const cuemu_mem_t *mem);
+
+/* Return non-zero for the variables of a module. */
+int cuemu_mem_is_variable(const cuemu_mem_t *mem);
 
 /* Return non-zero for memory reported as host memory by the driver. */
 int cuemu_mem_is_host(const cuemu_mem_t *mem);
@@ -115,10 +119,19 @@ cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem);
    with the lock. */
 void cuemu_mem_remove(cuemu_mem_t *mem);
 
+/* Where addresses come from. The real driver (H200, 580) reserves some for
+   imported memory and variables of modules only when they are needed. */
+typedef enum {
+    CUEMU_VA_FIRST, /* reserved with the first memory of a process */
+    CUEMU_VA_LATER, /* reserved with the first import or variable above
+                       CUEMU_SMALL_MAX */
+    CUEMU_VA_AREAS
+} cuemu_va_area_t;
+
 /* Reserve the lowest free addresses, with PROT_NONE; 0 if there are none left.
-   `hint` is ignored. `align` is a power of 2, or 0: at least CUEMU_GRANULE is
-   used. Call with the lock. */
-uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align);
+   `align` is a power of 2, or 0: at least CUEMU_GRANULE is used. Call with the
+   lock. */
+uint64_t cuemu_va_reserve(cuemu_va_area_t area, uint64_t size, uint64_t align);
 /* Give back the reservation that begins at `va`; `size` is ignored. Does not
    remove access given by cuemu_va_protect(). Call with the lock. */
 void cuemu_va_release(uint64_t va, uint64_t size);

@@ -54,7 +54,8 @@ CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem != NULL) && (mem->kind == CUEMU_MEM_DEVICE)) {
+    if ((mem != NULL) && (mem->kind == CUEMU_MEM_DEVICE) &&
+        !cuemu_mem_is_variable(mem)) {
         extent = &cuemu_session.shared->extents[mem->extent];
         memset(&ipc, 0, sizeof(ipc));
         ipc.magic  = CUEMU_IPC_MAGIC;
@@ -181,7 +182,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
     /* Keep the exporter's offset within a granule */
     shift       = ipc->offset % CUEMU_GRANULE;
     mem.va_size = ipc->size + shift;
-    mem.va      = cuemu_va_reserve(0, mem.va_size, 0);
+    mem.va      = cuemu_va_reserve(CUEMU_VA_LATER, mem.va_size, 0);
     if (mem.va == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

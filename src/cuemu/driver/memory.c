@@ -25,6 +25,7 @@
 #define CUEMU_VA_BASE     0x110000000000ull
 #define CUEMU_VA_SIZE     0x010000000000ull /* bytes of address space reserved
                                                per process */
+#define CUEMU_VA_LATER_SIZE 0x002000000000ull /* of these, CUEMU_VA_LATER */
 #define CUEMU_SMALL_MAX   ((uint64_t)1 << 20)
 #define CUEMU_SMALL_UNIT  512
 #define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)
@@ -91,20 +92,31 @@ static int cuemu_va_map(uint64_t base, uint64_t size, int prot, int flags,
     return (ptr == -1) ? -1 : 0;
 }
 
-/* Reserve all addresses that this process will ever get from the driver.
-   Returns 0 or -1. */
-static int cuemu_va_arena(uint64_t begin)
+/* Return where an area of this process's addresses begins, and in *end_p where
+   it ends. */
+static uint64_t cuemu_va_begin(cuemu_va_area_t area, uint64_t *end_p)
 {
-    static uint64_t arena = 0;
+    const uint64_t begin = CUEMU_VA_BASE +
+                           (uint64_t)cuemu_session.slot * CUEMU_VA_SIZE;
+    const uint64_t split = begin + CUEMU_VA_SIZE - CUEMU_VA_LATER_SIZE;
 
-    if ((arena != begin) &&
-        (cuemu_va_map(begin, CUEMU_VA_SIZE, PROT_NONE,
+    *end_p = (area == CUEMU_VA_LATER) ? begin + CUEMU_VA_SIZE : split;
+    return (area == CUEMU_VA_LATER) ? split : begin;
+}
+
+/* Reserve an area at its first use. Returns 0 or -1. */
+static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t end)
+{
+    static uint64_t arenas[CUEMU_VA_AREAS];
+
+    if ((arenas[area] != begin) &&
+        (cuemu_va_map(begin, end - begin, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
                       MAP_FIXED_NOREPLACE, -1, 0) != 0)) {
         return -1;
     }
 
-    arena = begin;
+    arenas[area] = begin;
     return 0;
 }
 
@@ -116,15 +128,13 @@ int cuemu_va_is_driver(uint64_t addr)
     return (addr >= begin) && (addr - begin < CUEMU_VA_SIZE);
 }
 
-uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align)
+uint64_t cuemu_va_reserve(cuemu_va_area_t area, uint64_t size, uint64_t align)
 {
-    uint64_t begin = CUEMU_VA_BASE +
-                     (uint64_t)cuemu_session.slot * CUEMU_VA_SIZE;
-    uint64_t end   = begin + CUEMU_VA_SIZE;
-    uint64_t base;
+    uint64_t end, begin, base;
     size_t i;
 
-    if (cuemu_va_arena(begin) != 0) {
+    begin = cuemu_va_begin(area, &end);
+    if (cuemu_va_arena(area, begin, end) != 0) {
         return 0;
     }
 
@@ -135,8 +145,10 @@ uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align)
     /* Use the lowest gap: addresses of freed memory are reused at once */
     for (i = 0; (i < cuemu_num_vas) && (base + size > cuemu_vas[i].base);
          ++i) {
-        base = cuemu_vas[i].base + cuemu_vas[i].size;
-        base = (base + align - 1) & ~(align - 1);
+        if (cuemu_vas[i].base >= begin) {
+            base = cuemu_vas[i].base + cuemu_vas[i].size;
+            base = (base + align - 1) & ~(align - 1);
+        }
     }
 
     return ((base + size <= end) && (cuemu_va_insert(i, base, size) == 0)) ?
@@ -322,6 +334,11 @@ void cuemu_mem_remove(cuemu_mem_t *mem)
 int cuemu_mem_is_own(const cuemu_mem_t *mem)
 {
     return (mem->kind == CUEMU_MEM_HOST) || (mem->kind == CUEMU_MEM_HOST_REG);
+}
+
+int cuemu_mem_is_variable(const cuemu_mem_t *mem)
+{
+    return (mem->kind == CUEMU_MEM_DEVICE) && (mem->owner != NULL);
 }
 
 int cuemu_mem_is_host(const cuemu_mem_t *mem)
@@ -590,7 +607,9 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    mem->va = cuemu_va_reserve(0, size, 0);
+    mem->va = cuemu_va_reserve(cuemu_mem_is_variable(mem) ? CUEMU_VA_LATER :
+                                                            CUEMU_VA_FIRST,
+                               size, 0);
     if (mem->va == 0) {
         cuemu_session_lock();
         cuemu_session_extent_put(extent, 1);
@@ -710,7 +729,7 @@ CUresult cuemu_mem_alloc_touchable(cuemu_context_t *ctx, size_t size,
     }
 
     cuemu_lock();
-    mem.va = cuemu_va_reserve(0, length, 0);
+    mem.va = cuemu_va_reserve(CUEMU_VA_FIRST, length, 0);
     if (mem.va == 0) {
         result = CUDA_ERROR_OUT_OF_MEMORY;
         goto out;
@@ -741,7 +760,7 @@ CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
                                 cuemu_mem_kind_t kind, void *owner,
                                 CUdeviceptr *ptr_p)
 {
-    cuemu_mem_t mem = {.kind = kind, .extent = -1};
+    cuemu_mem_t mem = {.kind = kind, .extent = -1, .owner = owner};
     CUresult result;
 
     if ((ptr_p == NULL) || (size == 0)) {
@@ -759,7 +778,6 @@ CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
         mem.size  = size;
         mem.ctx   = (kind == CUEMU_MEM_DEVICE) ? ctx : NULL;
         mem.id    = cuemu_unique_id();
-        mem.owner = owner;
         if (cuemu_mem_add(&mem) == NULL) {
             if (mem.slab != NULL) {
                 cuemu_slab_free(&mem);

@@ -174,8 +174,8 @@ static CUresult cuemu_module_place(cuemu_module_t *module, uint64_t *size_p)
 
     *size_p = size;
     result  = (size == 0) ? CUDA_SUCCESS :
-              cuemu_mem_alloc_device(module->ctx, size, CUEMU_MEM_DEVICE, NULL,
-                                     &module->globals);
+              cuemu_mem_alloc_device(module->ctx, size, CUEMU_MEM_DEVICE,
+                                     module, &module->globals);
     for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
         global->address += global->managed ? 0 : module->globals;
     }

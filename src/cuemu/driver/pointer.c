@@ -11,12 +11,13 @@
 
 static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 {
+    if (mem->kind == CUEMU_MEM_IPC) {
+        return mem->ctx->device; /* of the importer (H200, 580) */
+    }
+
     /* The real driver's answer for host memory of cuMemCreate was not measured.
        A program that relies on this one may copy with a GPU without access */
-    int device = mem->on_host ? 0 : cuemu_device_of_gpu(mem->gpu);
-
-    /* opened memory of a GPU hidden from this process */
-    return ((device < 0) && (mem->ctx != NULL)) ? mem->ctx->device : device;
+    return mem->on_host ? 0 : cuemu_device_of_gpu(mem->gpu);
 }
 
 extern uint64_t cuemu_handle_types(const cuemu_mem_t *mem);
@@ -69,6 +70,12 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
     const cuemu_context_t *ctx = cuemu_context_current();
     int known = (mem != NULL), host, ok = 1;
 
+    if (known && (ctx == NULL) &&
+        ((int)attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER)) {
+        *(CUdeviceptr*)data = 0;
+        return CUDA_ERROR_INVALID_CONTEXT; /* H200, driver 580 */
+    }
+
     host = known && cuemu_mem_is_host(mem);
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
@@ -90,8 +97,8 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
         *(void**)data = ok ? (void*)(uintptr_t)ptr : NULL;
         break;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        ok               = known && !host;
-        *(unsigned*)data = ok && mem->sync_memops;
+        *(unsigned*)data = known && ((mem->kind == CUEMU_MEM_MANAGED) ||
+                                     mem->sync_memops);
         break;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
@@ -104,7 +111,8 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
         *(int*)data = known ? cuemu_pointer_ordinal(mem) : CUEMU_DEVICE_NONE;
         break;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *(int*)data = known && (mem->kind == CUEMU_MEM_DEVICE);
+        *(int*)data = known && (mem->kind == CUEMU_MEM_DEVICE) &&
+                      !cuemu_mem_is_variable(mem);
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr*)data = known ? cuemu_pointer_range(mem) : 0;

@@ -96,7 +96,8 @@ uint64_t cuemu_handle_types(const cuemu_mem_t *mem)
 
     switch (mem->kind) {
     case CUEMU_MEM_VMM:
-        return (uint64_t)handle->prop.requestedHandleTypes;
+        return handle->imported ?
+                       0 : (uint64_t)handle->prop.requestedHandleTypes;
     case CUEMU_MEM_POOL:
         return (cuemu_object_check(pool, CUEMU_OBJ_POOL) != NULL) ?
                (uint64_t)pool->handle_types : 0;
@@ -437,13 +438,14 @@ CUEMU_API(cuMemAddressReserve,
 {
     uint64_t va;
 
+    (void)hint;
     if ((ptr == NULL) || (size == 0) || (size % CUEMU_GRANULE) ||
         (align & (align - 1)) || (flags != 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
     cuemu_lock();
-    va = cuemu_va_reserve(hint, size, align);
+    va = cuemu_va_reserve(CUEMU_VA_FIRST, size, align);
     cuemu_unlock();
     if (va == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -1238,7 +1240,7 @@ static CUresult cuemu_pool_map(const cuemu_pool_ptr_t *in, cuemu_pool_t *pool,
     }
 
     mem.va_size = in->size;
-    mem.va      = cuemu_va_reserve(0, mem.va_size, 0);
+    mem.va      = cuemu_va_reserve(CUEMU_VA_LATER, mem.va_size, 0);
     if (mem.va == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -629,8 +629,8 @@ ucs_status_t uct_abi_memtype_cache_disable(void);
    allocated: another thread may be using it. */
 void uct_abi_memtype_cache_renew(void);
 
-/* Add a range [address, address + length) bytes of device memory to the
-   cache. */
+/* Add a range [address, address + length) bytes of GPU memory to the cache, of
+   this type, or unknown: to be asked about. */
 void uct_abi_memtype_cache_update(const void *address, size_t length,
                                   uct_abi_mem_type_t mem_type,
                                   ucs_sys_device_t sys_dev);

@@ -16,6 +16,8 @@ static once_func_t on_first_use, on_context;
 
 static uct_cuda_remap_func_t on_remap;
 
+static void (*on_find)(CUdeviceptr address);
+
 /* Variable of the MPI interposition library (src/mpi), which queries no buffer
  * while it is 1; NULL if the library is not loaded */
 static int *no_gpu_memory_yet;
@@ -119,6 +121,31 @@ MEMORY_HOOKS(DEFINE_MEMORY_HOOK)
     }
 CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
 
+/* Memory that a program has without allocating it: a peer's, and variables of
+ * device code, which a program may also ask for by their size only */
+#define FIND_HOOKS(_) \
+    _(cuIpcOpenMemHandle_v2, 0, \
+      (CUdeviceptr *a, CUipcMemHandle b, unsigned c), (a, b, c)) \
+    _(cuMemPoolImportPointer, 0, (CUdeviceptr *a, void *b, void *c), \
+      (a, b, c)) \
+    _(cuModuleGetGlobal_v2, 0, \
+      (CUdeviceptr *a, size_t *b, void *c, const char *d), (a, b, c, d)) \
+    _(cuLibraryGetGlobal, 0, \
+      (CUdeviceptr *a, size_t *b, void *c, const char *d), (a, b, c, d))
+
+#define DEFINE_FIND_HOOK(_symbol, _must, _params, _args) \
+    static CUresult (*_symbol##_original) _params; \
+    static CUresult _symbol##_hook _params \
+    { \
+        const CUresult result = _symbol##_original _args; \
+        \
+        if ((result == CUDA_SUCCESS) && (a != NULL)) { \
+            on_find(*a); \
+        } \
+        return result; \
+    }
+FIND_HOOKS(DEFINE_FIND_HOOK)
+
 static CUresult (*cuMemMap_original)(CUdeviceptr address, size_t length,
                                      size_t offset, unsigned long long handle,
                                      unsigned long long flags);
@@ -158,6 +185,7 @@ static const hook_t map_hooks[] = {HOOK_ENTRY(cuMemUnmap, 1, , )
 
 static const hook_t memory_hooks[]  = {MEMORY_HOOKS(HOOK_ENTRY)};
 static const hook_t context_hooks[] = {CONTEXT_HOOKS(HOOK_ENTRY)};
+static const hook_t find_hooks[]    = {FIND_HOOKS(HOOK_ENTRY)};
 
 
 static ucs_status_t install(const hook_t *hooks, size_t count)
@@ -201,6 +229,12 @@ void uct_cuda_first_use_watch_contexts(void (*func)(void))
 {
     __atomic_store_n(&on_context, func, __ATOMIC_RELEASE);
     (void)install(context_hooks, ucs_static_array_size(context_hooks));
+}
+
+void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address))
+{
+    on_find = func;
+    (void)install(find_hooks, ucs_static_array_size(find_hooks));
 }
 
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void))

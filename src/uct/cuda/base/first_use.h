@@ -7,6 +7,7 @@
 #ifndef UCT_CUDA_BASE_FIRST_USE_H
 #define UCT_CUDA_BASE_FIRST_USE_H
 
+#include <cuda.h>
 #include <ucs/type/status.h>
 
 #include <stddef.h>
@@ -42,6 +43,12 @@ ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
 /** Call @a func once, after the next context of the process is created, where
  *  this can be observed: inside that driver call and in its thread. */
 void uct_cuda_first_use_watch_contexts(void (*func)(void));
+
+/** Call @a func, in the caller's thread, after each driver call that returns an
+ *  address of memory that the program has not allocated, where this can be
+ *  observed: a peer's memory by an IPC handle or pool, a variable of device
+ *  code. Call once. */
+void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address));
 
 
 /** Called in any thread of the program, in the driver's call; takes no lock and

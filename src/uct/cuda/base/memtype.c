@@ -2,9 +2,11 @@
 #include <uct/cuda/base/memtype.h>
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/first_use.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory_cache.h>
+#include <uct/cuda/base/pointer.h>
 
 #include <pthread.h>
 
@@ -24,6 +26,24 @@ static void cache_disable(void)
     (void)uct_abi_memtype_cache_disable();
     uct_cuda_debug("first use of a GPU: UCX asks about every buffer from now "
                    "on");
+}
+
+/* UCX's hooks do not see a peer's memory or variables of device code, and what
+ * the driver (580) reserves for them later UCX's cache did not find: UCX would
+ * take them for host memory. It asks about a range of unknown type. */
+static void add_found(CUdeviceptr address)
+{
+    CUdeviceptr base;
+    size_t length;
+
+    if (uct_cuda_pointer_range(uct_cuda_driver_get(), address, &base,
+                               &length) == CUDA_SUCCESS) {
+        uct_abi_memtype_cache_update((void*)base, length,
+                                     UCT_ABI_MEM_TYPE_UNKNOWN,
+                                     UCT_ABI_SYS_DEVICE_UNKNOWN);
+    } else {
+        uct_abi_memtype_cache_renew();
+    }
 }
 
 /* Have mapped and unmapped memory reported by UCX. Without its cache of memory
@@ -87,6 +107,7 @@ void uct_cuda_memtype_setup(void)
     observe(state);
     if (is_hooked && is_first) {
         uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
+        uct_cuda_first_use_watch_found(add_found);
     }
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
         (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
