@@ -222,6 +222,24 @@ TEST_F(Coalesce, blocks_behind_one_group_wait)
     expect_reported(4, UCS_OK);
 }
 
+/* Behind one copy a block waits only if the last group was large */
+TEST_F(Coalesce, blocks_behind_one_copy_wait_after_a_large_group)
+{
+    for (const unsigned count : {8u, 2u, 9u}) {
+        occupy();
+        for (unsigned i = 0; i < count; ++i) {
+            EXPECT_EQ(UCS_INPROGRESS, post(i, i * 128, i * 128, 64));
+        }
+        finish();
+        expect_reported(count, UCS_OK);
+        occupy(1);
+        EXPECT_EQ((count >= 8) ? UCS_INPROGRESS : UCS_ERR_UNSUPPORTED,
+                  post(0, 0, 0, 64));
+        finish();
+        SetUpReported();
+    }
+}
+
 /* 128 of them per call and event, two queries in total */
 TEST_F(Coalesce, many_copies_take_few_calls)
 {

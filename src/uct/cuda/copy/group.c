@@ -288,6 +288,7 @@ static void group_submit(uct_cuda_copy_coalescer_t *coalescer)
     ucs_status_t status;
     bool is_pushed;
 
+    coalescer->last_count          = group->num_blocks;
     coalescer->open                = NULL;
     coalescer->queue->is_coalescing = false;
 
@@ -323,14 +324,17 @@ static bool is_busy(const uct_cuda_stream_t *stream)
 
 /* Return whether a block waits behind what is running, to be copied together
  * with others. A group of 10 MiB runs for as long as the next one takes to
- * submit; behind one short copy waiting would only cost time. */
-static bool is_to_wait(const uct_cuda_stream_t *stream)
+ * submit; behind one short copy waiting would only cost time, unless as many
+ * blocks follow as last time. */
+static bool is_to_wait(const uct_cuda_copy_coalescer_t *coalescer,
+                       const uct_cuda_stream_t *stream)
 {
     const uct_cuda_op_t *head = stream->head;
 
     return is_busy(stream) ||
            ((head != NULL) &&
-            ((head->method == &by_batch) || (head->method == &by_kernel)));
+            ((head->method == &by_batch) || (head->method == &by_kernel) ||
+             (coalescer->last_count >= FIRST_COUNT)));
 }
 
 static uint64_t fed_window(const uct_cuda_copy_coalescer_t *coalescer)
@@ -593,7 +597,7 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
 
     /* A block with a group of its own comes after the previous group */
     if (!is_small(coalescer, copy->bytes, copy->local.end) ||
-        (!is_to_wait(stream) && !has_more && !is_fed(coalescer)) ||
+        (!is_to_wait(coalescer, stream) && !has_more && !is_fed(coalescer)) ||
         ((copy->local.end.kind == UCT_CUDA_END_GPU) &&
          (copy->local.end.device != device)) ||
         !find_local(copy, &memory)) {

@@ -55,6 +55,7 @@ typedef struct {
     uct_cuda_copy_group_t *idle;
     uct_cuda_copy_group_t *all;
     unsigned              max_count;   /**< Blocks of the next group */
+    unsigned              last_count;  /**< Blocks of the last group */
     /** A block was added since the last check */
     bool                  is_fed;
     unsigned              waited;      /**< Checks skipped in a row */
