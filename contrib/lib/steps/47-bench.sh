@@ -30,7 +30,7 @@ pages() {
             --page "$dir/$page.md" >/dev/null 2>&1 || return
     done
     "$top/test/omb/allreduce" --from \
-        "$top"/docs/results/collectives-{2-977c12a,4-537939a}.json \
+        "$top"/docs/results/collectives-{2,4}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
     # 1: there is no direct measurement for dgx1, as its file says
     "$top/test/omb/allreduce" --from \
@@ -45,8 +45,8 @@ pages() {
     fi
     if [ -e "$top/docs/results/papers-rows.json" ]; then
         python3 "$top/test/omb/papers_page.py" \
-            "$top/docs/results/papers-rows.json" "$dir/papers.md" --no-plots \
-            2>/dev/null || return
+            "$top/docs/results/papers-rows.json" "$dir/papers.md" --no-plots ||
+            return
     fi
     if [ -e "$top/docs/results/emulator.json" ]; then
         "$top/test/omb/emulator_page.py" \
