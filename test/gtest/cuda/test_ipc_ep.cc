@@ -47,9 +47,9 @@ protected:
         iov.count            = 1;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
-        iface.copy_ctx.max_streams      = 4;
-        iface.copy_ctx.coalescer.engine = &engine;
-        iface.copy_ctx.coalescer.queue  = &iface.super.queue;
+        iface.copier.max_streams      = 4;
+        iface.copier.coalescer.engine = &engine;
+        iface.copier.coalescer.queue  = &iface.super.queue;
     }
 
     void TearDown() override

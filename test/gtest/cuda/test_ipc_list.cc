@@ -5,7 +5,7 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
-#include <uct/cuda/copy/group.h>
+#include <uct/cuda/copy/coalesce.h>
 #include <uct/cuda/node/rkey.h>
 }
 
@@ -52,10 +52,10 @@ protected:
         ep.is_self           = true;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
-        iface.copy_ctx.max_streams            = 4;
-        iface.copy_ctx.coalescer.engine       = &engine;
-        iface.copy_ctx.coalescer.enable_cache = true;
-        uct_cuda_copy_coalesce_init(&iface.copy_ctx.coalescer,
+        iface.copier.max_streams            = 4;
+        iface.copier.coalescer.engine       = &engine;
+        iface.copier.coalescer.enable_cache = true;
+        uct_cuda_copy_coalesce_init(&iface.copier.coalescer,
                                     &iface.super.queue);
         ASSERT_EQ(UCS_OK,
                   uct_cuda_node_memh_create(gpu + half, half, &memh));
@@ -84,7 +84,7 @@ protected:
     {
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.super.queue);
-        uct_cuda_copy_coalesce_cleanup(&iface.copy_ctx.coalescer);
+        uct_cuda_copy_coalesce_cleanup(&iface.copier.coalescer);
         uct_cuda_node_rkey_destroy(rkey);
         uct_cuda_node_memh_destroy(memh);
     }

@@ -10,7 +10,7 @@
  *              location of the ends, choice of the context to copy in
  *   method.c   one copy as one operation, by the first suitable method
  *   legs.c     copies between GPUs without access to each other's memory
- *   group.c    many small copies as one operation with many completions
+ *   coalesce.c many small copies as one operation with many completions
  *   batch.c    copies of a group, by one driver call or one by one
  *   kernel.c   copies of a group, by a kernel
  *

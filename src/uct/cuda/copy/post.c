@@ -17,11 +17,11 @@
  * than those between GPUs and have streams of their own, one for each
  * direction. Only the first block of a list fails for lack of resources. */
 static inline ucs_status_t
-get_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy,
+get_stream(const uct_cuda_copier_t *copier, const uct_cuda_copy_t *copy,
            bool is_next, const uct_cuda_gpu_context_t *context,
            uct_cuda_stream_t **stream)
 {
-    const unsigned max_streams = ctx->max_streams;
+    const unsigned max_streams = copier->max_streams;
     unsigned index             = copy->remote.key->stream;
 
     if (copy->local.end.kind == UCT_CUDA_END_HOST) {
@@ -30,13 +30,13 @@ get_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy,
         index %= max_streams;
     }
 
-    return uct_cuda_queue_stream_in(ctx->coalescer.queue, context->cuda, index,
-                                    is_next, stream);
+    return uct_cuda_queue_stream_in(copier->coalescer.queue, context->cuda,
+                                    index, is_next, stream);
 }
 
 /* If only another context of the GPU has direct access to the remote memory of
  * this process, make that context current and get a stream of it */
-static ucs_status_t use_direct(const uct_cuda_copy_ctx_t *ctx,
+static ucs_status_t use_direct(const uct_cuda_copier_t *copier,
                                const uct_cuda_copy_t *copy, bool is_next,
                                uct_cuda_gpu_context_t *context,
                                uct_cuda_stream_t **stream)
@@ -54,24 +54,24 @@ static ucs_status_t use_direct(const uct_cuda_copy_ctx_t *ctx,
     uct_cuda_gpu_context_pop(context);
     status = uct_cuda_gpu_context_push(cuda, device, context);
     return (status == UCS_OK) ?
-                   get_stream(ctx, copy, is_next, context, stream) :
+                   get_stream(copier, copy, is_next, context, stream) :
                    status;
 }
 
 /* Submit a copy, coalesced or by itself, in the current context or in another
  * one made current (use_direct()). The caller pops @a context. */
-static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
+static ucs_status_t submit(uct_cuda_copier_t *copier,
                            const uct_cuda_copy_t *copy, bool has_more,
                            bool is_next, uct_cuda_gpu_context_t *context)
 {
-    uct_cuda_copy_coalescer_t *coalescer = &ctx->coalescer;
+    uct_cuda_copy_coalescer_t *coalescer = &copier->coalescer;
     uct_cuda_stream_t *stream;
     ucs_status_t status;
 
-    status = get_stream(ctx, copy, is_next, context, &stream);
+    status = get_stream(copier, copy, is_next, context, &stream);
     if ((status == UCS_OK) && copy->remote.key->is_self &&
         (copy->local.end.kind == UCT_CUDA_END_GPU)) {
-        status = use_direct(ctx, copy, is_next, context, &stream);
+        status = use_direct(copier, copy, is_next, context, &stream);
     }
 
     if (status != UCS_OK) {
@@ -115,8 +115,9 @@ ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy)
     return UCS_ERR_INVALID_PARAM;
 }
 
-ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
-                                bool has_more, bool is_next)
+ucs_status_t uct_cuda_copy_post(uct_cuda_copier_t *copier,
+                                uct_cuda_copy_t *copy, bool has_more,
+                                bool is_next)
 {
     uct_cuda_gpu_context_t context;
     ucs_status_t status;
@@ -128,8 +129,8 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
         }
     }
 
-    if ((ctx->coalescer.open != NULL) &&
-        uct_cuda_copy_coalesce_follow(&ctx->coalescer, copy, has_more,
+    if ((copier->coalescer.open != NULL) &&
+        uct_cuda_copy_coalesce_follow(&copier->coalescer, copy, has_more,
                                       is_next)) {
         return UCS_INPROGRESS;
     }
@@ -139,7 +140,7 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
         return status;
     }
 
-    status = submit(ctx, copy, has_more, is_next, &context);
+    status = submit(copier, copy, has_more, is_next, &context);
     uct_cuda_gpu_context_pop(&context);
     return status;
 }
@@ -147,45 +148,44 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
 
 /* -------------------------------------------------------------- open, close */
 
-/* Settings of the copy context opened last, for uct_cuda_copy_ctx_open_shared()
- */
+/* Settings of the copier opened last, for uct_cuda_copier_open_shared() */
 static struct {
     pthread_mutex_t          lock; /* takes no other lock */
     uct_cuda_copy_settings_t settings;
 } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-static void ctx_set(uct_cuda_copy_ctx_t *ctx, uct_cuda_queue_t *queue,
-                    uct_cuda_mp_engine_t *engine,
-                    const uct_cuda_copy_settings_t *settings)
+static void copier_set(uct_cuda_copier_t *copier, uct_cuda_queue_t *queue,
+                       uct_cuda_mp_engine_t *engine,
+                       const uct_cuda_copy_settings_t *settings)
 {
-    ctx->max_streams             = ucs_max(settings->max_streams, 1);
-    ctx->coalescer.engine        = engine;
-    ctx->coalescer.kernel_blocks = ucs_min(settings->kernel_blocks,
-                                           UCT_CUDA_COPY_KERNEL_MAX_BLOCKS / 2);
-    ctx->coalescer.enable_cache  = settings->enable_cache;
-    uct_cuda_copy_coalesce_init(&ctx->coalescer, queue);
+    copier->max_streams             = ucs_max(settings->max_streams, 1);
+    copier->coalescer.engine        = engine;
+    copier->coalescer.kernel_blocks = ucs_min(
+            settings->kernel_blocks, UCT_CUDA_COPY_KERNEL_MAX_BLOCKS / 2);
+    copier->coalescer.enable_cache  = settings->enable_cache;
+    uct_cuda_copy_coalesce_init(&copier->coalescer, queue);
 }
 
-void uct_cuda_copy_ctx_open(uct_cuda_copy_ctx_t *ctx, uct_cuda_queue_t *queue,
-                            uct_cuda_mp_engine_t *engine,
-                            const uct_cuda_copy_settings_t *settings)
+void uct_cuda_copier_open(uct_cuda_copier_t *copier, uct_cuda_queue_t *queue,
+                          uct_cuda_mp_engine_t *engine,
+                          const uct_cuda_copy_settings_t *settings)
 {
-    ctx_set(ctx, queue, engine, settings);
+    copier_set(copier, queue, engine, settings);
     pthread_mutex_lock(&last.lock);
     last.settings = *settings;
     pthread_mutex_unlock(&last.lock);
 }
 
-/* An engine may exist before a context is opened */
-ucs_status_t uct_cuda_copy_ctx_open_shared(uct_cuda_copy_ctx_t *ctx,
-                                           uct_cuda_queue_t *queue)
+/* An engine may exist before a copier is opened */
+ucs_status_t uct_cuda_copier_open_shared(uct_cuda_copier_t *copier,
+                                         uct_cuda_queue_t *queue)
 {
     uct_cuda_copy_settings_t settings;
     uct_cuda_mp_engine_t *engine;
     ucs_status_t status;
 
-    if (ctx->coalescer.engine != NULL) {
+    if (copier->coalescer.engine != NULL) {
         return UCS_OK;
     }
 
@@ -197,15 +197,15 @@ ucs_status_t uct_cuda_copy_ctx_open_shared(uct_cuda_copy_ctx_t *ctx,
     pthread_mutex_lock(&last.lock);
     settings = last.settings;
     pthread_mutex_unlock(&last.lock);
-    ctx_set(ctx, queue, engine, &settings);
+    copier_set(copier, queue, engine, &settings);
     return UCS_OK;
 }
 
-void uct_cuda_copy_ctx_close(uct_cuda_copy_ctx_t *ctx)
+void uct_cuda_copier_close(uct_cuda_copier_t *copier)
 {
-    if (ctx->coalescer.engine != NULL) {
-        uct_cuda_copy_coalesce_cleanup(&ctx->coalescer);
-        uct_cuda_mp_engine_put(ctx->coalescer.engine);
-        ctx->coalescer.engine = NULL;
+    if (copier->coalescer.engine != NULL) {
+        uct_cuda_copy_coalesce_cleanup(&copier->coalescer);
+        uct_cuda_mp_engine_put(copier->coalescer.engine);
+        copier->coalescer.engine = NULL;
     }
 }

@@ -120,7 +120,7 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     }
 
     own_copy(copy, ep->last->rkey, &own);
-    return uct_cuda_copy_coalesce_follow(&ep_iface(ep)->copy_ctx.coalescer,
+    return uct_cuda_copy_coalesce_follow(&ep_iface(ep)->copier.coalescer,
                                          &own, false, false) ?
                UCS_INPROGRESS :
                UCS_ERR_UNSUPPORTED;
@@ -134,7 +134,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     uct_cuda_cma_key_t *key;
     uct_cuda_copy_t own;
 
-    if (uct_cuda_copy_ctx_open_shared(&iface->copy_ctx, &iface->super.queue) !=
+    if (uct_cuda_copier_open_shared(&iface->copier, &iface->super.queue) !=
         UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -155,7 +155,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     }
 
     own_copy(copy, rkey, &own);
-    return uct_cuda_copy_post(&iface->copy_ctx, &own, false, false);
+    return uct_cuda_copy_post(&iface->copier, &own, false, false);
 }
 
 /* Copy page-locked memory by the peer's GPU */

@@ -13,7 +13,7 @@
 /** Interface data used by endpoints. */
 typedef struct {
     uct_cuda_iface_t    super;
-    uct_cuda_copy_ctx_t copy_ctx;  /**< For copies within this process */
+    uct_cuda_copier_t copier;  /**< For copies within this process */
     uct_cuda_cma_channel_t *channels; /**< To peers' servers, one each */
 } uct_cuda_cma_iface_t;
 

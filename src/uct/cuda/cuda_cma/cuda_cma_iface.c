@@ -164,7 +164,7 @@ static void iface_close(uct_iface_h tl_iface)
     uct_cuda_cma_iface_t *iface = (uct_cuda_cma_iface_t*)tl_iface;
 
     uct_cuda_iface_cleanup(&iface->super);
-    uct_cuda_copy_ctx_close(&iface->copy_ctx);
+    uct_cuda_copier_close(&iface->copier);
     free(iface);
 }
 

@@ -76,7 +76,7 @@ static struct {
 
     /* Owned by the thread */
     uct_cuda_queue_t         queue;
-    uct_cuda_copy_ctx_t      copy_ctx;
+    uct_cuda_copier_t      copier;
     view_t                   *views[UCT_CUDA_CMA_SLOTS];
     bool                     is_starved; /* no memory for a view */
     /* the driver was queried in this round */
@@ -209,7 +209,7 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
     uct_cuda_copy_init(&transfer, (void*)(uintptr_t)request->host, key,
                        request->gpu, request->length, !request->to_host, comp);
     for (;;) {
-        status = uct_cuda_copy_post(&server.copy_ctx, &transfer, has_more,
+        status = uct_cuda_copy_post(&server.copier, &transfer, has_more,
                                     false);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
@@ -467,7 +467,7 @@ static void *serve(void *arg)
         pause_between_looks();
     }
     uct_cuda_queue_cleanup(queue);
-    uct_cuda_copy_ctx_close(&server.copy_ctx);
+    uct_cuda_copier_close(&server.copier);
     return NULL;
 }
 
@@ -499,26 +499,26 @@ static void start(void)
     }
 
     has_handler = true;
-    memset(&server.copy_ctx, 0, sizeof(server.copy_ctx));
+    memset(&server.copier, 0, sizeof(server.copier));
     memset(server.views, 0, sizeof(server.views));
     if (uct_cuda_queue_init(&server.queue, MAX_POLL, UINT_MAX) !=
         UCS_OK) {
         return;
     }
 
-    if (uct_cuda_copy_ctx_open_shared(&server.copy_ctx, &server.queue) !=
+    if (uct_cuda_copier_open_shared(&server.copier, &server.queue) !=
         UCS_OK) {
         goto err_queue; /* the next call may succeed */
     }
 
     /* loading a first kernel may invalidate a capture (base/ctx.h), so never
      * for a peer */
-    server.copy_ctx.coalescer.loads_kernels = false;
+    server.copier.coalescer.loads_kernels = false;
 
     server.is_tried = true;
     server.control = uct_cuda_cma_control_create(&server.id);
     if (server.control == NULL) {
-        goto err_copy_ctx;
+        goto err_copier;
     }
 
     if (uct_cuda_node_alive_open(server.id.fd, &server.alive) != UCS_OK) {
@@ -538,8 +538,8 @@ err_control:
     close(server.id.fd);
     uct_cuda_cma_control_close(server.control);
     server.control = NULL;
-err_copy_ctx:
-    uct_cuda_copy_ctx_close(&server.copy_ctx);
+err_copier:
+    uct_cuda_copier_close(&server.copier);
 err_queue:
     uct_cuda_queue_cleanup(&server.queue);
 }

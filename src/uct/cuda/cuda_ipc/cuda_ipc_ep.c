@@ -318,7 +318,7 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
         return copy_local_host(&copy);
     }
 
-    return uct_cuda_copy_post(&iface->copy_ctx, &copy, false, false);
+    return uct_cuda_copy_post(&iface->copier, &copy, false, false);
 }
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -423,7 +423,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
         }
 
         list_copy(ep, list, i, is_put, &end->comp, &copy);
-        status = uct_cuda_copy_post(&iface->copy_ctx, &copy, --left > 0,
+        status = uct_cuda_copy_post(&iface->copier, &copy, --left > 0,
                                     end->comp.count > 0);
         if (status == UCS_INPROGRESS) {
             ++end->comp.count;

@@ -13,7 +13,7 @@
 /** Interface data used by endpoints. */
 typedef struct {
     uct_cuda_iface_t    super;
-    uct_cuda_copy_ctx_t copy_ctx;
+    uct_cuda_copier_t copier;
 } uct_cuda_ipc_iface_t;
 
 

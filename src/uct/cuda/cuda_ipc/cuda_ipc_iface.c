@@ -372,7 +372,7 @@ static void iface_close(uct_iface_h tl_iface)
 
     /* transfers are operations of the queue, which waits for them here */
     uct_cuda_iface_cleanup(&iface->super);
-    uct_cuda_copy_ctx_close(&iface->copy_ctx);
+    uct_cuda_copier_close(&iface->copier);
     free(iface);
 }
 
@@ -440,8 +440,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?
                                       generation_bandwidth() :
                                       config->bandwidth;
-    uct_cuda_copy_ctx_open(&iface->super.copy_ctx, &iface->super.super.queue,
-                           engine, &settings);
+    uct_cuda_copier_open(&iface->super.copier, &iface->super.super.queue,
+                         engine, &settings);
     return UCS_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Coalesced copies: a group is an operation with many completions. */
-#include <uct/cuda/copy/group.h>
+#include <uct/cuda/copy/coalesce.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>

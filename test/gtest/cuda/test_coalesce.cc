@@ -4,7 +4,7 @@
 
 extern "C" {
 #include <uct/cuda/base/iface.h>
-#include <uct/cuda/copy/group.h>
+#include <uct/cuda/copy/coalesce.h>
 #include <uct/cuda/node/process.h>
 }
 

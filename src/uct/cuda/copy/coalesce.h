@@ -9,8 +9,8 @@
  * A single copy costs a call (1.9 us), an event (0.2) and a query (1.4), and
  * the GPU 2.5 us of set-up, on H200; 64 KiB take less time.
  */
-#ifndef UCT_CUDA_COPY_GROUP_H
-#define UCT_CUDA_COPY_GROUP_H
+#ifndef UCT_CUDA_COPY_COALESCE_H
+#define UCT_CUDA_COPY_COALESCE_H
 
 #include <uct/cuda/base/queue.h>
 #include <uct/cuda/copy/copy.h>
