@@ -279,9 +279,11 @@ static void measure_planned(int src, int dst)
     free(tuning);
 }
 
-/* Measure both directions at once, by the clock: from the first submission
-   until both are seen to have ended. */
-static void measure_both_ways(int src, int dst)
+/* Measure copies at the same time, and report the sum of their rates. `via`
+   says which copies run beside the first one. */
+static void measure_at_once(const char *what, const char *via,
+                            const ucx_mp_perf_hop_t *hops, unsigned count,
+                            int numa)
 {
     static ucx_mp_perf_series_t series;
     unsigned n;
@@ -289,9 +291,61 @@ static void measure_both_ways(int src, int dst)
 
     for (n = 0; n < options->num_sizes; ++n) {
         size = options->sizes[n];
-        ucx_mp_perf_copies(src, dst, size, 2, options->repeats, &series);
-        ucx_mp_perf_report_rate("both ways", src, dst, "", size, 2.0 * size,
-                                &series);
+        ucx_mp_perf_copies(hops, count, numa, size, options->repeats, &series);
+        ucx_mp_perf_report_rate(what, hops[0].from, hops[0].to, via, size,
+                                (double)count * (double)size, &series);
+    }
+}
+
+static void measure_both_ways(int a, int b)
+{
+    measure_at_once("both ways", "", (ucx_mp_perf_hop_t[]){{a, b}, {b, a}}, 2,
+                    UCX_MP_PERF_NEAR);
+}
+
+/* Memory on another NUMA node than the GPU's, the one of another GPU */
+static void measure_far_host(int gpu)
+{
+    int numa = UCX_MP_PERF_NEAR, i;
+    char via[32];
+
+    for (i = 0; (i < topo->num_gpus) && (numa == UCX_MP_PERF_NEAR); ++i) {
+        if (topo->gpus[i].numa != topo->gpus[gpu].numa) {
+            numa = topo->gpus[i].numa;
+        }
+    }
+    if (numa == UCX_MP_PERF_NEAR) {
+        return;
+    }
+
+    snprintf(via, sizeof(via), "NUMA node %d", numa);
+    measure_at_once("far memory", via,
+                    &(ucx_mp_perf_hop_t){UCX_MP_PERF_HOST, gpu}, 1, numa);
+    measure_at_once("far memory", via,
+                    &(ucx_mp_perf_hop_t){gpu, UCX_MP_PERF_HOST}, 1, numa);
+}
+
+/* All GPUs with the host, and a ring of GPUs, at the same time */
+static void measure_all_gpus(void)
+{
+    ucx_mp_perf_hop_t down[UCT_CUDA_MAX_GPUS], up[UCT_CUDA_MAX_GPUS];
+    ucx_mp_perf_hop_t ring[UCT_CUDA_MAX_GPUS];
+    const int num_gpus = topo->num_gpus;
+    unsigned links     = 0;
+    int i;
+
+    for (i = 0; i < num_gpus; ++i) {
+        down[i] = (ucx_mp_perf_hop_t){UCX_MP_PERF_HOST, i};
+        up[i]   = (ucx_mp_perf_hop_t){i, UCX_MP_PERF_HOST};
+        ring[i] = (ucx_mp_perf_hop_t){i, (i + 1) % num_gpus};
+        links  += has_link(i, ring[i].to);
+    }
+
+    measure_at_once("at once", "all GPUs", down, num_gpus, UCX_MP_PERF_NEAR);
+    measure_at_once("at once", "all GPUs", up, num_gpus, UCX_MP_PERF_NEAR);
+    if ((num_gpus > 2) && (links == (unsigned)num_gpus)) {
+        measure_at_once("at once", "ring of all GPUs", ring, num_gpus,
+                        UCX_MP_PERF_NEAR);
     }
 }
 
@@ -389,6 +443,25 @@ static void measure_sets(int src, int dst)
            "%d SIZE)\n", CHUNKS, src, dst);
 }
 
+static void print_heads(const char *title)
+{
+    ucx_mp_perf_report_part(title);
+    printf("%-12s %-5s -> %-5s %-22s %11s %8s\n", "what", "from", "to", "over",
+           "bytes", "GB/s");
+}
+
+void ucx_mp_perf_apart(const ucx_mp_perf_options_t *asked)
+{
+    options = asked;
+    if (options->src != options->dst) {
+        print_heads("GPUs without access to each other's memory, GB/s");
+        ucx_mp_perf_report_step("a pair of GPUs without access");
+        measure_at_once("no access", "driver",
+                        &(ucx_mp_perf_hop_t){options->src, options->dst}, 1,
+                        UCX_MP_PERF_NEAR);
+    }
+}
+
 void ucx_mp_perf_links(const uct_cuda_topo_t *node,
                        const ucx_mp_perf_options_t *asked)
 {
@@ -402,9 +475,7 @@ void ucx_mp_perf_links(const uct_cuda_topo_t *node,
     topo     = node;
     options  = asked;
     num_gpus = topo->num_gpus;
-    ucx_mp_perf_report_part("Links, GB/s (10^9 bytes/s): median (min..max)");
-    printf("%-12s %-5s -> %-5s %-22s %11s %8s\n", "what", "from", "to", "over",
-           "bytes", "GB/s");
+    print_heads("Links, GB/s (10^9 bytes/s): median (min..max)");
 
     ucx_mp_perf_report_step("host and GPU, page-locked");
     for (i = 0; i < (options->quick ? 1 : num_gpus); ++i) {
@@ -415,9 +486,20 @@ void ucx_mp_perf_links(const uct_cuda_topo_t *node,
     ucx_mp_perf_report_step("host and GPU, pageable");
     measure_host(src, false, false);
     measure_host(src, false, true);
+
+    ucx_mp_perf_report_step("host and GPU, both ways");
+    for (i = 0; i < (options->quick ? 1 : num_gpus); ++i) {
+        measure_both_ways(UCX_MP_PERF_HOST, i);
+    }
+
+    ucx_mp_perf_report_step("host memory on another NUMA node");
+    measure_far_host(src);
     if (num_gpus == 1) {
         return;
     }
+
+    ucx_mp_perf_report_step("all GPUs at once");
+    measure_all_gpus();
 
     ucx_mp_perf_report_step("pairs of GPUs");
     for (i = 0; i < num_gpus; ++i) {

@@ -73,11 +73,16 @@ int main(int argc, char **argv)
                         options.src);
     }
 
-    ucx_mp_perf_report_open(options.json,
-                            (options.links ? 8 : 0) + (options.calls ? 1 : 0) +
+    ucx_mp_perf_report_open(&options,
+                            (options.links ? 12 : 0) + (options.calls ? 1 : 0) +
                                     (options.matrix ? 3 : 0) +
                                     (options.blocks ? 4 : 0) +
                                     (options.graph ? options.num_nodes : 0));
+    if (options.links) {
+        ucx_mp_perf_apart(&options);
+    }
+
+    ucx_mp_perf_node_connect();
     if (options.calls) {
         ucx_mp_perf_calls(&options);
     }

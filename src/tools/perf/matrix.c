@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Matrices of all pairs of GPUs: one direction, both directions at once, and
- * the time of a small copy. The clock runs from submission until the copy is
- * seen to have ended; figures are medians.
+ * the time of a small copy, as medians.
  */
 #include "tool.h"
 
@@ -14,59 +13,6 @@
 
 #define SMALL 8ul
 
-
-/* One copy from a GPU to another */
-typedef struct {
-    int         gpu; /* the sending GPU */
-    CUdeviceptr from;
-    CUdeviceptr to;
-    CUstream    stream;
-    CUevent     ended;
-} pair_copy_t;
-
-
-static void copy_both(const pair_copy_t *copies, unsigned count, size_t size)
-{
-    unsigned n;
-
-    for (n = 0; n < count; ++n) {
-        ucx_mp_perf_use(copies[n].gpu);
-        UCX_MP_PERF_CALL(cuMemcpyAsync, copies[n].to, copies[n].from, size,
-                         copies[n].stream);
-        UCX_MP_PERF_CALL(cuEventRecord, copies[n].ended, copies[n].stream);
-    }
-    for (n = 0; n < count; ++n) {
-        ucx_mp_perf_wait(copies[n].ended);
-    }
-}
-
-void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
-                        unsigned repeats, ucx_mp_perf_series_t *series)
-{
-    pair_copy_t copies[2], *copy;
-    unsigned n;
-
-    for (n = 0; n < count; ++n) {
-        copy         = &copies[n];
-        copy->gpu    = n ? dst : src;
-        copy->from   = ucx_mp_perf_alloc(copy->gpu, size);
-        copy->to     = ucx_mp_perf_alloc(n ? src : dst, size);
-        copy->stream = ucx_mp_perf_stream(copy->gpu);
-        copy->ended  = ucx_mp_perf_event(copy->gpu);
-    }
-
-    UCX_MP_PERF_MEASURE(series, repeats, copy_both(copies, count, size),
-                        (void)0);
-
-    for (n = 0; n < count; ++n) {
-        copy = &copies[n];
-        ucx_mp_perf_use(copy->gpu);
-        UCX_MP_PERF_CALL(cuEventDestroy, copy->ended);
-        UCX_MP_PERF_CALL(cuStreamDestroy, copy->stream);
-        UCX_MP_PERF_CALL(cuMemFree, copy->from);
-        UCX_MP_PERF_CALL(cuMemFree, copy->to);
-    }
-}
 
 static void plot_open(const char *name, ucx_mp_draw_t *draw)
 {
@@ -128,8 +74,9 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                     continue;
                 }
 
-                ucx_mp_perf_copies(i, j, kinds[k].size, kinds[k].count,
-                                   options->repeats, &series);
+                ucx_mp_perf_copies((ucx_mp_perf_hop_t[]){{i, j}, {j, i}},
+                                   kinds[k].count, UCX_MP_PERF_NEAR,
+                                   kinds[k].size, options->repeats, &series);
                 seconds      = ucx_mp_perf_median(&series);
                 values[i][j] = (kinds[k].size == SMALL) ?
                                        seconds * 1e6 :

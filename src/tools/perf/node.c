@@ -31,7 +31,7 @@ double ucx_mp_perf_now(void)
 
 const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
 {
-    int gpu, peer;
+    int gpu;
 
     if (uct_cuda_device_count() == 0) {
         ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
@@ -53,6 +53,13 @@ const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
         }
     }
 
+    return topo;
+}
+
+void ucx_mp_perf_node_connect(void)
+{
+    int gpu, peer;
+
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
         for (peer = 0; peer < topo->num_gpus; ++peer) {
             if ((gpu != peer) && (topo->links[gpu][peer].bandwidth > 0)) {
@@ -60,8 +67,6 @@ const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
             }
         }
     }
-
-    return topo;
 }
 
 void ucx_mp_perf_use(int gpu)
@@ -117,12 +122,19 @@ static size_t slot_size(size_t size)
 
 void *ucx_mp_perf_alloc_host(int gpu, size_t size)
 {
+    return ucx_mp_perf_alloc_host_on(gpu, UCX_MP_PERF_NEAR, size);
+}
+
+void *ucx_mp_perf_alloc_host_on(int gpu, int numa, size_t size)
+{
     uct_cuda_run_staging_t staging;
 
     ucx_mp_perf_use(gpu);
     if (uct_cuda_run_staging_alloc(&staging, uct_cuda_end_host(),
-                                   topo->gpus[gpu].numa, gpu,
-                                   slot_size(size)) != UCS_OK) {
+                                   (numa == UCX_MP_PERF_NEAR) ?
+                                           topo->gpus[gpu].numa :
+                                           numa,
+                                   gpu, slot_size(size)) != UCS_OK) {
         ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "cannot page-lock %zu bytes", size);
     }

@@ -25,9 +25,10 @@ static const char *help_text =
 "\n"
 "measurements (default: links calls graph):\n"
 "  links        bandwidth of each link: host and GPU, with page-locked and\n"
-"               pageable memory; pairs of GPUs, one way and both ways; in\n"
-"               chunks through relay GPUs and host memory; several paths at\n"
-"               the same time\n"
+"               pageable memory, both ways, with memory of another NUMA\n"
+"               node; pairs of GPUs, one way and both ways, without access to\n"
+"               each other's memory; all GPUs at once; in chunks through\n"
+"               relay GPUs and host memory; several paths at the same time\n"
 "  calls        processor time of driver calls, and of opening another\n"
 "               process's memory\n"
 "  graph        times of a CUDA graph with the copies of one message: create,\n"
@@ -49,6 +50,8 @@ static const char *help_text =
 "  --src GPU        source GPU where one pair is measured (default: 0)\n"
 "  --dst GPU        target GPU where one pair is measured (default: 1)\n"
 "  --repeats N      repeats of each measurement (default: 20; --quick: 5)\n"
+"  --deviation P    repeat each measurement until the 95 % interval of its\n"
+"                   median is within P %, 0.01 to 100, at most 1000 times\n"
 "  --json FILE      also write all figures as one JSON object\n"
 "  --plot FILE      also draw the matrices (SVG)\n"
 "  --calibrate FILE only measure the planner's constants for this node, with\n"
@@ -72,6 +75,22 @@ static unsigned long read_number(const char *option, const char *text,
         ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "%s '%s' is not a number from %lu to %lu; see --help",
                         option, text, least, most);
+    }
+
+    return value;
+}
+
+static double read_percent(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (!isdigit((unsigned char)text[0]) || (*end != '\0') ||
+        !(value >= 0.01) || (value > 100)) {
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
+                        "--deviation '%s' is not a number from 0.01 to 100; "
+                        "see --help",
+                        text);
     }
 
     return value;
@@ -155,6 +174,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         {"src", required_argument, NULL, 's'},
         {"dst", required_argument, NULL, 'd'},
         {"repeats", required_argument, NULL, 'r'},
+        {"deviation", required_argument, NULL, 'v'},
         {"json", required_argument, NULL, 'j'},
         {"plot", required_argument, NULL, 'p'},
         {"calibrate", required_argument, NULL, 'c'},
@@ -191,6 +211,9 @@ void ucx_mp_perf_options_read(int argc, char **argv,
         case 'r':
             options->repeats = (unsigned)read_number("--repeats", optarg, 3,
                                                      UCX_MP_PERF_MAX_REPEATS);
+            break;
+        case 'v':
+            options->deviation = read_percent(optarg) / 100;
             break;
         case 'j':
             options->json = optarg;

@@ -3,12 +3,14 @@
 #include "tool.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 
-#define MICRO 1e6
+#define MICRO    1e6
+#define GOVERNOR "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 static struct {
     FILE       *json;
@@ -19,6 +21,7 @@ static struct {
     bool       is_terminal;
     bool       has_progress; /* the terminal shows a progress line */
     double     start;
+    double     deviation;
 } report;
 
 typedef struct {
@@ -43,6 +46,40 @@ static spread_t spread(ucx_mp_perf_series_t *series)
                       samples[series->count - 1]};
 }
 
+/* The 95 % interval of a median reaches 1.57 times the quartiles' distance over
+   the root of the number of samples to each side (McGill, Tukey, Larsen, The
+   American Statistician 32, 1978) */
+bool ucx_mp_perf_is_certain(const ucx_mp_perf_series_t *series)
+{
+    static ucx_mp_perf_series_t sorted;
+    double median, quartiles;
+
+    if ((report.deviation <= 0) || (series->count == UCX_MP_PERF_MAX_REPEATS)) {
+        return true;
+    }
+
+    memcpy(sorted.samples, series->samples,
+           series->count * sizeof(sorted.samples[0]));
+    sorted.count = series->count;
+    median       = spread(&sorted).median;
+    quartiles    = sorted.samples[(3 * sorted.count - 1) / 4] -
+                   sorted.samples[(sorted.count - 1) / 4];
+    return 1.57 * quartiles / sqrt(sorted.count) <= report.deviation * median;
+}
+
+static void governor_print(void)
+{
+    FILE *file      = fopen(GOVERNOR, "r");
+    char name[64]   = "not known";
+
+    if (file != NULL) {
+        (void)fscanf(file, "%63s", name);
+        fclose(file);
+    }
+
+    printf("CPU frequency governor: %s. No cache is flushed.\n", name);
+}
+
 static void progress_clear(void)
 {
     if (report.has_progress) {
@@ -51,8 +88,13 @@ static void progress_clear(void)
     }
 }
 
-void ucx_mp_perf_report_open(const char *json, unsigned num_steps)
+void ucx_mp_perf_report_open(const ucx_mp_perf_options_t *options,
+                             unsigned num_steps)
 {
+    const char *json = options->json;
+
+    governor_print();
+    report.deviation   = options->deviation;
     report.num_steps   = num_steps;
     report.is_terminal = isatty(STDERR_FILENO);
     report.start       = ucx_mp_perf_now();

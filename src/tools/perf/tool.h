@@ -34,7 +34,8 @@ typedef struct {
     bool       quick;
     int        src;      /**< GPUs of relays, sets of paths, graphs, calls */
     int        dst;
-    unsigned   repeats;
+    unsigned   repeats;  /**< Of each measurement, at least */
+    double     deviation; /**< Of its median, at most; 0: any */
     unsigned   num_sizes;
     size_t     sizes[UCX_MP_PERF_MAX_LIST]; /**< Bytes */
     unsigned   num_nodes;
@@ -70,15 +71,19 @@ double ucx_mp_perf_now(void);
 
 #define UCX_MP_PERF_WARM_UP 2u
 
-/** Measure the seconds of an expression many times, after a warm-up. @a _undo
- *  follows each time and is not measured. */
+/** Return whether the median of a series is as certain as --deviation asks. */
+bool ucx_mp_perf_is_certain(const ucx_mp_perf_series_t *series);
+
+/** Measure the seconds of an expression many times, after a warm-up, until the
+ *  median is certain. @a _undo follows each time and is not measured. */
 #define UCX_MP_PERF_MEASURE(_series, _repeats, _expression, _undo) \
     do { \
         unsigned measured; \
         double began; \
         (_series)->count = 0; \
-        for (measured = 0; measured < UCX_MP_PERF_WARM_UP + (_repeats); \
-             ++measured) { \
+        for (measured = 0; \
+             (measured < UCX_MP_PERF_WARM_UP + (_repeats)) || \
+             !ucx_mp_perf_is_certain(_series); ++measured) { \
             began = ucx_mp_perf_now(); \
             _expression; \
             (_series)->samples[(_series)->count] = ucx_mp_perf_now() - began; \
@@ -90,10 +95,12 @@ double ucx_mp_perf_now(void);
 
 /* The node (node.c) */
 
-/** Open the driver, and the primary context of every GPU, with peer access
- *  between all pairs that support it. @return The node as the planner sees
- *  it. */
+/** Open the driver, and the primary context of every GPU. @return The node as
+ *  the planner sees it. */
 const uct_cuda_topo_t *ucx_mp_perf_node_open(void);
+
+/** Give GPUs access to each other's memory, where the node supports it. */
+void ucx_mp_perf_node_connect(void);
 
 /** Make a GPU's context current. */
 void ucx_mp_perf_use(int gpu);
@@ -111,10 +118,19 @@ CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size);
 /** Allocate page-locked memory on the NUMA node of a GPU. */
 void *ucx_mp_perf_alloc_host(int gpu, size_t size);
 
+#define UCX_MP_PERF_NEAR (-1) /* the NUMA node of the GPU */
+
+/** Allocate page-locked memory on a NUMA node. */
+void *ucx_mp_perf_alloc_host_on(int gpu, int numa, size_t size);
+
 void ucx_mp_perf_free_host(void *memory, size_t size);
 
 
 /* The measurements */
+
+/** Measure a pair of GPUs, if there is one, without access to each other's
+ *  memory. Call before ucx_mp_perf_node_connect(). */
+void ucx_mp_perf_apart(const ucx_mp_perf_options_t *options);
 
 void ucx_mp_perf_links(const uct_cuda_topo_t *topo,
                        const ucx_mp_perf_options_t *options);
@@ -122,10 +138,19 @@ void ucx_mp_perf_links(const uct_cuda_topo_t *topo,
 void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options);
 
-/** Measure seconds of a copy from one GPU to another; with @a count 2 of both
- *  directions at the same time. */
-void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
-                        unsigned repeats, ucx_mp_perf_series_t *series);
+#define UCX_MP_PERF_HOST (-1)
+
+/** A copy between two GPUs, or one and page-locked memory
+ *  (UCX_MP_PERF_HOST). */
+typedef struct {
+    int from, to;
+} ucx_mp_perf_hop_t;
+
+/** Measure seconds of @a count copies of @a size bytes each at the same time.
+ *  @a numa  NUMA node of page-locked memory */
+void ucx_mp_perf_copies(const ucx_mp_perf_hop_t *hops, unsigned count,
+                        int numa, size_t size, unsigned repeats,
+                        ucx_mp_perf_series_t *series);
 
 void ucx_mp_perf_blocks(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options);
@@ -143,7 +168,8 @@ void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,
 /* Results (report.c): a table on standard output as it grows, JSON at the end,
    progress on standard error if this is a terminal */
 
-void ucx_mp_perf_report_open(const char *json, unsigned num_steps);
+void ucx_mp_perf_report_open(const ucx_mp_perf_options_t *options,
+                             unsigned num_steps);
 
 /** Report that the next of all steps begins. */
 void ucx_mp_perf_report_step(const char *what);
