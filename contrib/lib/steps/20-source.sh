@@ -20,6 +20,23 @@ source_shell() {
         contrib/lib/standalone contrib/lib/*.sh contrib/lib/steps/*.sh
 }
 
+# python_files: print the names of all Python files but Spack's, whose names Spack defines
+python_files() {
+    git -C "$ucx_mp_top" ls-files '*.py' ':!contrib/spack'
+    git -C "$ucx_mp_top" grep -lE '^#!/usr/bin/(env )?python3' -- ':!*.py'
+}
+
+# A name without definition, above all. ucx_mp_run hands on names that it does not use.
+source_python() {
+    local said
+    have pyflakes3 || { skip "no pyflakes3"; return; }
+    git -C "$ucx_mp_top" rev-parse >/dev/null 2>&1 || { skip "no git repository"; return; }
+    cd "$ucx_mp_top" || return
+    said=$(python_files | xargs pyflakes3 2>&1 |
+        grep -v '^src/tools/ucx_mp_run:.* imported but unused$')
+    [ -z "$said" ] || { echo "$said"; return 1; }
+}
+
 source_standalone() {
     local prefix rc=0 library
     for prefix in "$ucx_mp_prefix" "$ucx_mp_prefix-1.22"; do
@@ -74,6 +91,7 @@ source_check() {
 
 step format     quick 180 source_format     "sources follow .clang-format"
 step shell      quick  60 source_shell      "shellcheck accepts every script"
+step pyflakes   quick  60 source_python     "pyflakes finds no fault in Python files"
 step standalone quick  60 source_standalone "the libraries link neither UCX nor CUDA"
 step links      quick  10 source_links      "links between pages lead to existing files and headings"
 step names      quick  10 source_names      "files, functions, steps and log lines that pages name exist"
@@ -81,4 +99,4 @@ step layers     quick  10 source_layers     "no include leads to a higher layer 
 step lines      quick  10 source_lines      "log lines equal the reviewed list test/logs/lines.txt"
 step check      quick  60 source_check      "tests of contrib/check itself"
 # not names, which reads the files that autogen.sh makes and removes
-unbuilt format shell links layers lines check
+unbuilt format shell pyflakes links layers lines check

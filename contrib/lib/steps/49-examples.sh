@@ -35,6 +35,17 @@ jacobi_check() {
         [ "$(grep '60 iterations, residual ' "$log" | sort -u | wc -l)" -eq 1 ]
 }
 
+# Two runs of the papers' figure, and their page
+jacobi_figure() {
+    have mpirun || { skip "no mpirun"; return; }
+    passing_on '^[0-9]+ of 2: beluga ordered 2 MiB ' \
+        "$ucx_mp_top/examples/jacobi/figure" --node beluga --sizes 2M:2M --mode ordered \
+        --config one,2/graph --no-bytes --wheel none --launcher "$mpi_run" \
+        --programs "$ucx_mp_build/main/examples/jacobi" --json "$ucx_mp_build/log/figure.json" \
+        --page "$ucx_mp_build/log/figure.md" &&
+        grep -q '^| 2 MiB | ' "$ucx_mp_build/log/figure.md"
+}
+
 # refuses TEXT COMMAND...: it ends by itself with a failure status, and prints
 # why
 refuses() {
@@ -119,6 +130,8 @@ cupy_allocators() {
     done
 }
 
+step jacobi-figure full 60 jacobi_figure \
+     "the papers' figure of the solver, two of its runs, and its page"
 step jacobi full 120 jacobi_check \
      "examples/jacobi: equal bits for all paths and divisions"
 step examples-refuse full 60 examples_refuse \
