@@ -153,6 +153,9 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
                                   window->base, making->size,
                                   window->handle) == 0);
     }
+    if (window->is_gpu) {
+        window->api->sync(window->base);
+    }
     if ((making->is_gpu && !window->is_gpu) ||
         ((making->rank == 0) && !control_create(window, part->control))) {
         window_destroy(window);
@@ -421,13 +424,20 @@ DEFINE(Win_create_c, Win_allocate_c, MPI_Aint, true)
 
 /* --------------------------------------------------------- attributes, end */
 
+/* Window that this thread frees, while the MPI deletes its attributes: it is no
+   longer in the list, since another thread may get the handle anew. */
+static __thread ucx_mp_mpi_window_t *freed
+        __attribute__((tls_model("initial-exec")));
+
 UCX_MP_MPI_DEFINE(Win_get_attr, (win, keyval, value, flag), MPI_Win win,
                   int keyval, void *value, int *flag)
 {
     ucx_mp_mpi_window_t *window;
 
     ucx_mp_mpi_pmpi_find_calls();
-    window = ucx_mp_mpi_window_find(win);
+    window = ((freed != NULL) && (freed->win == win)) ?
+                     freed :
+                     ucx_mp_mpi_window_find(win);
     if ((window == NULL) || !window->is_gpu ||
         ((keyval != MPI_WIN_BASE) && (keyval != MPI_WIN_SIZE) &&
          (keyval != MPI_WIN_DISP_UNIT))) {
@@ -444,6 +454,7 @@ UCX_MP_MPI_DEFINE(Win_get_attr, (win, keyval, value, flag), MPI_Win win,
 UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
 {
     const uint64_t mark = ucx_mp_mpi_window_mark();
+    ucx_mp_mpi_window_t *outer = freed;
     ucx_mp_mpi_window_t *window;
     int rc, real_rc;
 
@@ -464,7 +475,9 @@ UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
     rc      = (rc == MPI_SUCCESS) ? real_rc : rc;
     ucx_mp_mpi_window_remove(window);
     ucx_mp_mpi_pmpi.Group_free(&window->group);
+    freed   = window;
     real_rc = ucx_mp_mpi_pmpi.Win_free(win);
+    freed   = outer;
     window_destroy(window);
     return (real_rc != MPI_SUCCESS) ? real_rc : rc;
 }

@@ -66,6 +66,7 @@ static ucx_mp_mem_t mem_of[MAX_RANKS];
 static bool is_allocated;
 static bool has_gpu;             /* the window, on any rank */
 static MPI_Win win;
+static int keyval, num_deleted;  /* of an attribute of all windows */
 static MPI_Group everybody;
 static uint64_t wrong, num_puts, num_gets, changes, made;
 
@@ -395,6 +396,22 @@ static void check_attributes(void)
     MPI_Group_free(&group);
 }
 
+/* Called by MPI_Win_free() */
+static int attribute_deleted(MPI_Win freed, int key, void *value, void *state)
+{
+    void *found_base = NULL;
+    int flag;
+
+    (void)key;
+    (void)value;
+    (void)state;
+    MPI_Win_get_attr(freed, MPI_WIN_BASE, &found_base, &flag);
+    expect(flag && (found_base == base),
+           "MPI_WIN_BASE is another while the window is freed");
+    ++num_deleted;
+    return MPI_SUCCESS;
+}
+
 static void window_make(void)
 {
     static const int units[] = {1, 4, 8};
@@ -445,14 +462,17 @@ static void window_make(void)
     }
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     check_attributes();
+    MPI_Win_set_attr(win, keyval, NULL);
     ++made;
     MPI_Barrier(WORLD); /* all have written their memory */
 }
 
 static void window_free(void)
 {
+    num_deleted = 0;
     MPI_Win_free(&win);
     expect(win == MPI_WIN_NULL, "a freed window's handle is another");
+    expect(num_deleted == 1, "a freed window's attribute is not deleted");
     if (!is_allocated) {
         ucx_mp_mem_free(mem_of[rank], memory);
     }
@@ -1176,6 +1196,34 @@ static void edge_copied(void)
     free(to);
 }
 
+/* Put into a window whose owner has just copied into its memory: the owner's
+   copies come first. */
+static void edge_filled(void)
+{
+    const int next     = (rank + 1) % size;
+    const int previous = (rank + size - 1) % size;
+    const size_t room  = 32 << 10;
+    uint8_t *values    = malloc(room);
+    char *scratch      = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+    char *window       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+
+    memset(values, 0xee, room);
+    copy_pageable(window, scratch, values, room);
+    MPI_Win_create(window, room, 1, MPI_INFO_NULL, WORLD, &win);
+    memset(values, rank + 1, room);
+    MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+    MPI_Put(values, room, MPI_BYTE, next, 0, room, MPI_BYTE, win);
+    MPI_Win_unlock(next, win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_read(UCX_MP_MEM_DEVICE, values, window, room);
+    expect((values[0] == previous + 1) &&
+                   (memcmp(values, values + 1, room - 1) == 0),
+           "a put came before the owner's copy");
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, window);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, scratch);
+    free(values);
+}
+
 /* Add the datatypes of MPI_MAXLOC, whose elements have gaps, in larger ones. */
 static void edge_pairs(char *buffer)
 {
@@ -1442,6 +1490,9 @@ static void edge_gpu(void)
     MPI_Win_unlock_all(win);
     edge_no_rank();
     MPI_Win_free(&win);
+    if (!on_host) {
+        edge_filled();
+    }
     ucx_mp_mem_free(edge_mem(), window);
     ucx_mp_mem_free(edge_mem(), buffer);
 }
@@ -1707,6 +1758,8 @@ int main(int argc, char **argv)
     }
     look = malloc(room + 2 * GUARD);
     MPI_Comm_group(WORLD, &everybody);
+    MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, attribute_deleted, &keyval,
+                          NULL);
 
     edge_rejected();
     edge_short_gets();
@@ -1742,6 +1795,7 @@ int main(int argc, char **argv)
     window_free();
 
     rc = report();
+    MPI_Win_free_keyval(&keyval);
     MPI_Group_free(&everybody);
     MPI_Finalize();
     return rc;
