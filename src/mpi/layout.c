@@ -98,6 +98,7 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
 static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
                        const ucx_mp_mpi_type_sizes_t *sizes)
 {
+    bool has_keyval;
     int rc = MPI_SUCCESS;
     int found;
 
@@ -106,7 +107,8 @@ static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
         rc = ucx_mp_mpi_pmpi.Type_create_keyval(element_copy_not,
                                                 element_forget, &cache.keyval,
                                                 NULL);
-        cache.has_keyval = (rc == MPI_SUCCESS);
+        has_keyval = (rc == MPI_SUCCESS);
+        __atomic_store_n(&cache.has_keyval, has_keyval, __ATOMIC_RELEASE);
     }
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_pmpi.Type_get_attr(datatype, cache.keyval, element_p,
@@ -120,6 +122,23 @@ static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
     }
     pthread_mutex_unlock(&cache.lock);
     return rc;
+}
+
+int ucx_mp_mpi_layout_detach(MPI_Datatype datatype)
+{
+    void *element;
+    int rc, found;
+
+    if ((datatype == ucx_mp_mpi_pmpi.datatype_null) ||
+        !__atomic_load_n(&cache.has_keyval, __ATOMIC_ACQUIRE)) {
+        return MPI_SUCCESS;
+    }
+
+    rc = ucx_mp_mpi_pmpi.Type_get_attr(datatype, cache.keyval, &element,
+                                       &found);
+    return ((rc == MPI_SUCCESS) && found) ?
+                   ucx_mp_mpi_pmpi.Type_delete_attr(datatype, cache.keyval) :
+                   rc;
 }
 
 int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,

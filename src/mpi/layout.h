@@ -64,6 +64,10 @@ int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
 
 void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element);
 
+/* Remove what is cached with a datatype. @return The MPI's result, with an
+   error already raised. */
+int ucx_mp_mpi_layout_detach(MPI_Datatype datatype);
+
 /*
  * Add the bytes of `count` (> 0) elements of a datatype; the first element
  * starts at `offset`, bytes.

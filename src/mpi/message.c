@@ -134,6 +134,20 @@ bool ucx_mp_mpi_message_find_limit(MPI_Count count, MPI_Datatype datatype)
     return count <= most;
 }
 
+/* A datatype that messages still use is destroyed when they complete. MPICH
+   releases its lock while it deletes attributes, there in the middle of UCX's
+   progress, and other threads get in: delete this library's attribute first. */
+UCX_MP_MPI_DEFINE(Type_free, (datatype), MPI_Datatype *datatype)
+{
+    int rc = MPI_SUCCESS;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    if (datatype != NULL) {
+        rc = ucx_mp_mpi_layout_detach(*datatype);
+    }
+    return (rc == MPI_SUCCESS) ? ucx_mp_mpi_pmpi.Type_free(datatype) : rc;
+}
+
 void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
                               MPI_Comm comm, unsigned flags)
 {

@@ -20,9 +20,9 @@
 /* replaces src/mpi/pmpi.h by the MPI of this program */
 #define UCX_MP_MPI_PMPI_H_
 #define FUNCTIONS(_) \
-    _(Type_create_keyval) _(Type_free) _(Type_get_attr) _(Type_get_contents) \
-    _(Type_get_envelope) _(Type_get_extent_x) _(Type_get_true_extent_x) \
-    _(Type_set_attr) _(Type_size_x)
+    _(Type_create_keyval) _(Type_delete_attr) _(Type_free) _(Type_get_attr) \
+    _(Type_get_contents) _(Type_get_envelope) _(Type_get_extent_x) \
+    _(Type_get_true_extent_x) _(Type_set_attr) _(Type_size_x)
 #define POINTER(_name) __typeof__(MPI_##_name) *_name;
 
 static struct {

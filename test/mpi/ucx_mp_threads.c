@@ -8,7 +8,8 @@
  * after each window: each communicator's calls run while others' are in flight.
  * The queue of a communicator's reductions must not replace its error handler.
  * With --freed they first free the requests of receives, and receive messages
- * sent later, while another thread completes requests.
+ * sent later, while another thread completes requests; and their threads send
+ * datatypes that they free before the messages complete.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -203,6 +204,37 @@ static void collective(thread_t *self, uint64_t seed)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
 }
 
+/* Send host memory with gaps, and free the datatype before the messages
+   complete: the MPI destroys it in the middle of its progress. */
+static void send_freed_types(thread_t *self)
+{
+    enum { COUNT = 150 };
+    const int next = (threads_rank + 1) % threads_ranks;
+    const int last = (threads_rank + threads_ranks - 1) % threads_ranks;
+    int out[2 * COUNT] = {0}, in[2 * COUNT] = {0}, sum, i, done;
+    MPI_Request requests[2];
+    MPI_Datatype type;
+
+    for (i = 1; i <= threads_freed; ++i) {
+        out[0] = out[2 * (COUNT - 1)] = i;
+        MPI_Type_vector(COUNT, 1, 2, MPI_INT, &type);
+        MPI_Type_commit(&type);
+        MPI_Irecv(in, 1, type, last, 0, self->comm, &requests[0]);
+        MPI_Isend(out, 1, type, next, 0, self->comm, &requests[1]);
+        MPI_Type_free(&type);
+        MPI_Waitany(2, requests, &done, MPI_STATUS_IGNORE);
+        MPI_Waitany(2, requests, &done, MPI_STATUS_IGNORE);
+        MPI_Allreduce(&i, &sum, 1, MPI_INT, MPI_SUM, self->comm);
+        if ((in[0] != i) || (in[2 * (COUNT - 1)] != i) ||
+            (sum != threads_ranks * i)) {
+            fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d: "
+                    "message %d of a freed datatype\n", threads_rank,
+                    self->number, i);
+            self->wrong = 1;
+        }
+    }
+}
+
 static void *thread_main(void *arg)
 {
     buffer_t out[THREADS_WINDOW] = {{0}}, in[THREADS_WINDOW] = {{0}};
@@ -213,6 +245,7 @@ static void *thread_main(void *arg)
     int i, k;
 
     ucx_mp_gpu_init(threads_rank + self->number, why, sizeof(why));
+    send_freed_types(self);
     for (i = 0; i < threads_windows; ++i) {
         window(self, i, out, in, &state);
         for (k = 0; k < threads_collectives; ++k) {

@@ -51,6 +51,16 @@ threads_mpi() {
             "$programs/ucx_mp_threads" --windows 3 --max-size 1M --collectives 4
 }
 
+# threads_mpich: freed receives and datatypes, and a few messages, by an MPI that releases its
+# lock in the middle of its progress
+threads_mpich() {
+    local mpirun programs
+    mpi_tools mpich || return
+    passing_on '^ucx_mp_threads: 4 threads .* [1-9][0-9]* transfers, 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
+        "$programs/ucx_mp_threads" --windows 2 --max-size 1M --freed 30
+}
+
 # ucp_run MODE UCX: run one mode of ucx_mp_ucp; UCX is a wheel's folder under
 # build/deps, or empty: the distribution's
 ucp_run() {
@@ -145,6 +155,8 @@ ucp_namespaces() {
 
 step threads-mpi full 240 "threads_mpi distribution hgx-h200" \
      "four threads per rank, each with a communicator"
+step threads-mpi-mpich full 60 threads_mpich \
+     "threads in MPI at once, MPICH"
 step threads-mpi-openmpi5 long 240 "threads_mpi openmpi5 beluga" \
      "four threads per rank, each with a communicator, Open MPI 5"
 step threads-workers full 120 "ucp_run threads cu12" \

@@ -300,6 +300,7 @@ UCX_MP_ABI_DECLARE(Type_create_resized, MPI_Datatype datatype, MPI_Aint low,
 UCX_MP_ABI_DECLARE(Type_create_struct, int count, const int lengths[],
                    const MPI_Aint displs[], const MPI_Datatype types[],
                    MPI_Datatype *new_type)
+UCX_MP_ABI_DECLARE(Type_delete_attr, MPI_Datatype datatype, int keyval)
 UCX_MP_ABI_DECLARE(Type_free, MPI_Datatype *datatype)
 UCX_MP_ABI_DECLARE(Type_get_attr, MPI_Datatype datatype, int keyval,
                    void *value, int *is_there)
