@@ -32,7 +32,7 @@ def say(sentence):
 
 def loaded_libraries():
     """Return the paths of the shared objects in this process."""
-    with open('/proc/self/maps') as maps:
+    with open('/proc/self/maps', errors='surrogateescape') as maps:
         return set(re.findall(r' (/\S.*\.so[^/\n]*)$', maps.read(), re.M))
 
 
@@ -51,6 +51,9 @@ def machine_of(path):
 
 def unfit(libdir):
     """Return a sentence why this process cannot use the module, or None."""
+    if libdir is None and os.environ.get('UCX_MP_LIBDIR'):
+        return ('%s is not in UCX_MP_LIBDIR=%s'
+                % (_files.MODULE, os.environ['UCX_MP_LIBDIR']))
     if libdir is None:
         return ('%s is not beside this package (%s); install the wheel, or '
                 'point UCX_MP_LIBDIR to its folder'

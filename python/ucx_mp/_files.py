@@ -20,7 +20,8 @@ def libdir():
     """Return the folder with the module and the shim, or None."""
     given = os.environ.get('UCX_MP_LIBDIR')
     top = prefix()
-    tried = [given] if given else [
+    # not in the current folder of a child process
+    tried = [os.path.abspath(given)] if given else [
         os.path.join(top, 'lib', 'ucx-mp'),
         os.path.join(top, 'lib64', 'ucx-mp'),
         *glob.glob(os.path.join(top, 'lib', '*-linux-gnu*', 'ucx-mp'))]
