@@ -250,7 +250,7 @@ class Doctor:
                 words + [sys.executable, '-I', '-c', GPUS, where],
                 timeout=max(20, self.end - time.monotonic()),
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                universal_newlines=True)
+                errors='surrogateescape')
             answer = json.loads((result.stdout.splitlines() or ['{}'])[-1])
         except subprocess.TimeoutExpired:
             answer = {'error': 'the driver does not answer'}
@@ -420,7 +420,7 @@ class Doctor:
                            '%dM' % self.size()),
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 timeout=max(1, self.end - time.monotonic()),
-                universal_newlines=True).stdout
+                errors='surrogateescape').stdout
         except subprocess.TimeoutExpired:
             return {}
         return {paths: float(speed) for speed, paths in re.findall(
@@ -435,7 +435,7 @@ class Doctor:
         try:
             text = subprocess.run(
                 self.under(topo), stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, universal_newlines=True,
+                stderr=subprocess.DEVNULL, errors='surrogateescape',
                 timeout=max(1, self.end - time.monotonic())).stdout
         except subprocess.TimeoutExpired:
             return
@@ -493,7 +493,7 @@ class Doctor:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, env=environ,
-                                 universal_newlines=True, errors='replace',
+                                 errors='surrogateescape',
                                  start_new_session=True)
         said = [] if said is None else said
         late = threading.Event()
@@ -691,13 +691,7 @@ class Doctor:
         """Report the effect of the environment's UCX variables."""
         launcher = self.launcher
         settings = launcher.Settings(os.environ)
-        launcher.check_tls(settings)
-        modules = os.environ.get('UCX_MODULES', 'all')
-        names = modules.lstrip('^').split(',')
-        if (modules[:1] == '^') == ('cuda' in names) and 'all' not in names:
-            settings.note('UCX_MODULES=%s leaves out cuda: UCX loads no CUDA '
-                          'module and cannot send GPU memory; unset UCX_MODULES'
-                          % modules)
+        launcher.check_tls(settings, os.environ)
         if os.environ.get('OMPI_MCA_btl'):
             self.note('variables', "OMPI_MCA_btl=%s is for Open MPI's pml ob1; "
                       'with pml ucx it moves no messages'

@@ -27,7 +27,7 @@ def hosts_of(launcher, target):
     """Return the nodes in mpirun's options, without this one."""
     command = target.command
     ends = [index for index, word in enumerate(command)
-            if target.program and launcher.executable(word) == target.program]
+            if target.program and target.program_of(word) == target.program]
     words = command[target.launcher + 1:max(ends, default=len(command))]
     names = [name for text in launcher.word_after(words, *HOST_LISTS)
              for name in text.split(',')]
@@ -36,7 +36,7 @@ def hosts_of(launcher, target):
         files += ('-f',)
     for path in launcher.word_after(words, *files):
         try:
-            with open(path, errors='replace') as file:
+            with open(path, errors='surrogateescape') as file:
                 names += [(line.split('#')[0].split() or [''])[0]
                           for line in file]
         except OSError:
@@ -101,7 +101,7 @@ def ask(words, names, paths, end):
                 # without a terminal, ssh cannot ask for a password
                 process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE, universal_newlines=True,
+                    stderr=subprocess.PIPE, errors='surrogateescape',
                     start_new_session=True)
             except OSError as error:
                 answers[name] = '', '%s: %s' % (command[0], error.strerror)

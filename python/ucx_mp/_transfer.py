@@ -259,8 +259,9 @@ class Ucp:
 def loaded_module():
     """Return the CUDA module loaded by UCX (None: none; ours first), and the
     reason why ours does not work with this UCX, or ''."""
-    with open('/proc/self/maps') as maps:
-        paths = re.findall(r' (/\S*/libuct_cuda\.so\S*)$', maps.read(), re.M)
+    with open('/proc/self/maps', errors='surrogateescape') as maps:
+        paths = re.findall(r' (/.*/libuct_cuda\.so[^/\n]*)$', maps.read(),
+                           re.M)
     for path in paths:
         stays_out = getattr(ctypes.CDLL(path), 'uct_abi_stays_out', None)
         if stays_out is not None:
@@ -441,8 +442,7 @@ def start_receiver(options):
     words = options.peer + [sys.executable] + sys.argv + ['--receiver']
     try:
         return subprocess.Popen(words, stdin=subprocess.PIPE,
-                                stdout=subprocess.PIPE, errors='replace',
-                                universal_newlines=True)
+                                stdout=subprocess.PIPE, errors='replace')
     except OSError as error:
         raise TransferError('%s cannot be run: %s' % (words[0], error.strerror))
 

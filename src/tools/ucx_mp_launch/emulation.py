@@ -3,7 +3,6 @@
 
 import glob
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -11,10 +10,27 @@ import sys
 from . import DEFAULT_SLOWDOWN, MISSING, SetupError
 from .find import contains, is_elf, linked, linked_libraries, word_after
 from .folders import state, step_folder, temporary_folder
+from .settings import allows
 
 FIRST_UCX_WITH_GRACE_DURATION = (1, 21)
 BISTRO_GRACE_US = 50000         # UCX's default
 EMULATOR_PRELOAD = 'libcuemu_preload.so'
+
+
+def slowdown_of(text):
+    """Return the factor in the option's text, or in the variable if None."""
+    name = '--slowdown'
+    if text is None:
+        name, text = 'CUEMU_SLOWDOWN', (os.environ.get('CUEMU_SLOWDOWN') or
+                                        DEFAULT_SLOWDOWN)
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0
+    if not 0.01 <= factor <= 1e6:
+        raise SetupError('%s: %s is not a factor from 0.01 to 1000000'
+                         % (name, text))
+    return factor
 
 
 def number_of_ranks(target):
@@ -85,15 +101,6 @@ def runtime_of_name(install, name):
     return path if result.returncode == 0 and os.path.exists(path) else None
 
 
-def opens_cuda_ipc(environ):
-    """Return whether UCX_TLS allows the transport cuda_ipc."""
-    value = environ.get('UCX_TLS') or 'all'
-    names = set(re.split('[,:]', value.lstrip('^')))
-    if value.startswith('^'):
-        return not names & {'cuda', 'cuda_ipc'}
-    return bool(names & {'all', 'cuda', 'cuda_ipc'})
-
-
 def set_emulation(settings, options, install, target):
     """Run the command on an emulated node."""
     node = install.node(options.emulate)
@@ -104,9 +111,6 @@ def set_emulation(settings, options, install, target):
 
     ranks = number_of_ranks(target)
     cores = len(os.sched_getaffinity(0))
-    slowdown = options.slowdown
-    if slowdown is None:
-        slowdown = float(os.environ.get('CUEMU_SLOWDOWN') or DEFAULT_SLOWDOWN)
     for name in ('CUEMU_NODE', 'CUEMU_SLOWDOWN'):
         settings.original.pop(name, None)
     settings.put('CUEMU_NODE', node, '--emulate %s' % options.emulate)
@@ -121,7 +125,8 @@ def set_emulation(settings, options, install, target):
         if not state.settings_only:
             os.makedirs(session, exist_ok=True)
     # UCX warns of variables of a transport that it does not open
-    is_used = not options.stock and opens_cuda_ipc(settings.environ)
+    is_used = not options.stock and allows(
+        target.environ.get('UCX_TLS') or 'all', 'cuda_ipc', 'cuda')
     if is_used and not options.nodes and \
             'UCX_CUDA_IPC_MULTIPATH_LEDGER' not in settings.original:
         settings.put('UCX_CUDA_IPC_MULTIPATH_LEDGER',
@@ -137,7 +142,7 @@ def set_emulation(settings, options, install, target):
                  'NUMA nodes')
     if not state.settings_only:
         install.describe(node, sysfs)
-    settings.put('CUEMU_SLOWDOWN', '%g' % slowdown,
+    settings.put('CUEMU_SLOWDOWN', '%g' % options.slowdown,
                  'processor seconds of a rank for a modelled one')
     settings.front('LD_LIBRARY_PATH', install.cuemu_dir,
                    'the emulated CUDA driver, runtime and NVML')
@@ -150,7 +155,7 @@ def set_emulation(settings, options, install, target):
     set_runtime_libraries(settings, install, target)
     if target.ucx.version[:2] >= FIRST_UCX_WITH_GRACE_DURATION:
         settings.put('UCX_MEM_BISTRO_GRACE_DURATION',
-                     '%.0fus' % (BISTRO_GRACE_US / slowdown),
+                     '%.0fus' % (BISTRO_GRACE_US / options.slowdown),
                      'installing a memory hook takes as long as on real '
                      'hardware')
 

@@ -7,6 +7,7 @@ import mmap
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -21,27 +22,33 @@ COMPONENT_PATH = 'mca_base_component_path'
 
 
 def others(environ, name, value):
-    return [item for item in environ.get(name, '').split(':')
-            if item and item != value]
+    """Return the other items of a list. An empty one is the current folder in
+    LD_LIBRARY_PATH, unless the list is empty."""
+    return [item for item in environ[name].split(':')
+            if item != value] if environ.get(name) else []
 
 
 def prepend(environ, name, value):
-    """Put `value` in front of a colon-separated list."""
-    environ[name] = ':'.join([value] * bool(value) +
-                             others(environ, name, value))
+    """Put `value`, unless empty, in front of a colon-separated list."""
+    if value:
+        environ[name] = ':'.join([value] + others(environ, name, value))
 
 
 def append(environ, name, value):
-    environ[name] = ':'.join(others(environ, name, value) +
-                             [value] * bool(value))
+    if value:
+        environ[name] = ':'.join(others(environ, name, value) + [value])
 
 
 def word_after(command, *names):
-    """Return the words behind each occurrence of an option."""
+    """Return the value of each occurrence of an option: the next word, or that
+    behind --name=."""
     found = []
-    for index, word in enumerate(command[:-1]):
+    for index, word in enumerate(command):
+        option, equals, value = word.partition('=')
         if word in names:
-            found.append(command[index + 1])
+            found += command[index + 1:index + 2]
+        elif equals and word.startswith('--') and option in names:
+            found.append(value)
     return found
 
 
@@ -55,7 +62,7 @@ def mca_from_command(command, name):
 
 def words_of(path):
     try:
-        with open(path, errors='replace') as file:
+        with open(path, errors='surrogateescape') as file:
             return file.read().split()
     except OSError:
         return []       # mpirun itself reports this
@@ -87,7 +94,7 @@ class Installation:
         self.cuemu_dir = self._first('libcuda.so.1', [
             os.path.join(self.libdir, 'cuemu'),
             os.path.join(self.libdir, '../../src/cuemu/lib')])
-        self.node_dirs = [os.path.normpath(path) for path in [
+        self.node_dirs = [os.path.realpath(path) for path in [
             os.path.join(self.libdir, '../../share/ucx-mp/nodes'),
             os.path.join(self.libdir, '../../../share/ucx-mp/nodes'),
             os.path.join(here, '../../src/cuemu/nodes'),
@@ -166,9 +173,11 @@ class Installation:
         return int(said[0].split()[1]), said[1:]
 
 
-def executable(word):
-    """Return the path of the program that a shell would run for `word`, or None."""
-    path = shutil.which(word)
+def executable(word, folders=()):
+    """Return the path of the program that a shell would run for `word`, or else of
+    one in these folders, or None."""
+    path = next(filter(None, map(shutil.which, [word] + [
+        os.path.join(folder, word) for folder in folders])), None)
     return os.path.abspath(path) if path else None
 
 
@@ -183,7 +192,7 @@ def is_elf(path):
 @functools.lru_cache(None)
 def own_linker():
     """Return the path of this process's dynamic linker; None if it is not glibc's."""
-    with open('/proc/self/maps') as maps:
+    with open('/proc/self/maps', errors='surrogateescape') as maps:
         found = re.search(r' (/.*/ld-linux[^/\s]*)\n', maps.read())
     return found and found.group(1)
 
@@ -197,7 +206,7 @@ def said_by_ldd(path, environ):
                          ('ldd', {})):
         result = linker and subprocess.run(
             [linker, path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=dict(environ, **more), universal_newlines=True)
+            env=dict(environ, **more), errors='surrogateescape')
         if result and result.returncode == 0:
             break
     return result.stdout.splitlines()
@@ -255,7 +264,7 @@ def interpreter(path):
     """Return the interpreter in the first line of a script, or None."""
     try:
         with open(path, 'rb') as file:
-            first = file.readline(256).decode('utf-8', 'replace')
+            first = os.fsdecode(file.readline(256))
     except OSError:
         return None
     if not first.startswith('#!'):
@@ -264,6 +273,23 @@ def interpreter(path):
     if words and os.path.basename(words[0]) == 'env':
         words = [word for word in words[1:] if not word.startswith('-')]
     return executable(words[0]) if words else None
+
+
+def is_shell(path):
+    return os.path.basename(path) in ('sh', 'bash', 'dash', 'ksh', 'zsh')
+
+
+def ignores_preload(path):
+    """Return whether the dynamic linker ignores LD_PRELOAD for a program, since it
+    gets rights of another user."""
+    seen = os.stat(path)
+    try:
+        attributes = os.listxattr(path)
+    except OSError:
+        attributes = []
+    return bool(seen.st_mode & stat.S_ISUID and seen.st_uid != os.geteuid() or
+                seen.st_mode & stat.S_ISGID and seen.st_gid != os.getegid() or
+                os.geteuid() and 'security.capability' in attributes)
 
 
 def is_python(path):
@@ -275,26 +301,31 @@ PROBE = r'''
 import ctypes, sys
 def answer(name, text):
     print("\nucx_mp_run:" + name, text.hex())
+def has(name):
+    try:
+        return hasattr(library, name)
+    except ValueError:          # an error message with a path that is not UTF-8
+        return False
 for path in sys.argv[1:]:
     try:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         answer("error", str(error).encode())
         continue
-    if hasattr(library, "MPI_Get_library_version"):
+    if has("MPI_Get_library_version"):
         text = ctypes.create_string_buffer(65536)
         length = ctypes.c_int()
         library.MPI_Get_library_version(text, ctypes.byref(length))
         answer("mpi", text.value)
         # MPICH's may be asked after MPI_Init only
         if b"Open MPI" in text.value and \
-                hasattr(library, "MPIX_Query_cuda_support") and \
+                has("MPIX_Query_cuda_support") and \
                 library.MPIX_Query_cuda_support():
             answer("cuda", b"y")
-    if hasattr(library, "ucp_get_version_string"):
+    if has("ucp_get_version_string"):
         library.ucp_get_version_string.restype = ctypes.c_char_p
         answer("version", library.ucp_get_version_string())
-        if hasattr(library, "ucs_stats_node_alloc"):
+        if has("ucs_stats_node_alloc"):
             answer("statistics", b"y")
 with open("/proc/self/maps", "rb") as maps:
     answer("maps", b"".join(line for line in maps if b"/libuc" in line))
@@ -306,7 +337,7 @@ def read_answer(lines):
     answer = {'errors': []}
     for line in lines:
         name, _, value = line.partition(' ')
-        text = bytes.fromhex(value).decode('utf-8', 'replace')
+        text = os.fsdecode(bytes.fromhex(value))
         if name == 'error':
             answer['errors'].append(text)
         elif name != 'maps':
@@ -325,7 +356,7 @@ def probe(libraries, environ):
         result = subprocess.run(
             [sys.executable, '-I', '-S', '-c', PROBE, *libraries],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
-            universal_newlines=True, timeout=60)
+            errors='surrogateescape', timeout=60)
     except subprocess.TimeoutExpired:
         return {'errors': ['loading it took more than 60 s']}
     lines = [line[len('ucx_mp_run:'):] for line in result.stdout.splitlines()
@@ -556,24 +587,27 @@ def importing(path):
 WRAPPERS = {'chrt', 'env', 'gdb', 'ionice', 'ltrace', 'nice', 'nohup', 'nsys',
             'numactl', 'perf', 'prlimit', 'salloc', 'setarch', 'setsid', 'stdbuf',
             'strace', 'taskset', 'time', 'timeout', 'unshare', 'valgrind'}
+# a launcher's options with a folder where ranks or their programs are
+FOLDER_OPTIONS = ('-wdir', '--wdir', '-wd', '--wd', '-path', '--path', '-D',
+                  '--chdir')
 # words before a subcommand, or before a value that may be the name of a program
 NOT_PROGRAM = {'nsys', 'perf', '-e', '-s', '--signal'}
 
 
-def program_of(word):
+def program_of(word, folders=()):
     """Return the path of the program that a word names; None for an option."""
-    return None if word.startswith('-') else executable(word)
+    return None if word.startswith('-') else executable(word, folders)
 
 
 def is_wrapper(word):
     return os.path.basename(word) in WRAPPERS and program_of(word) is not None
 
 
-def behind_wrappers(words):
+def behind_wrappers(words, folders=()):
     """Return the index of the program that these words run; their number if
     there is none."""
     return next((index for index, word in enumerate(words)
-                 if program_of(word) and not is_wrapper(word) and not (
+                 if program_of(word, folders) and not is_wrapper(word) and not (
                      index and words[index - 1] in NOT_PROGRAM)), len(words))
 
 
@@ -596,6 +630,7 @@ class Target:
         self.command = list(command)
         self.path = executable(command[0])
         self.launcher = None            # index of mpirun in the command, or None
+        self.folders = []               # where it looks for programs, besides PATH
         self.program = None             # program of the ranks
         self.mpi = None
         self.ucx = None
@@ -624,23 +659,31 @@ class Target:
     def _find_programs(self):
         """Find launcher and candidate programs in the command's words."""
         self.candidates = []
-        for path in word_after(self.command, '-app', '--app'):
-            self.candidates += filter(None, map(executable, words_of(path)))
+        for path in word_after(self.command, '-app', '--app', '-configfile',
+                               '--configfile'):
+            self.candidates += filter(None, map(self.program_of,
+                                                words_of(path)))
         first = behind_wrappers(self.command)
         words = self.command[:first + 1]
         name = os.path.basename(program_of(words[-1]) or '')
         if LAUNCHERS.match(name) or name == 'srun':
             self.launcher = first
             words = self.command[first + 1:]
+            # Open MPI and Slurm look in the current folder, too
+            self.folders = word_after(words, *FOLDER_OPTIONS) + ['.']
         else:
             # words behind the program are its arguments
             words = list(filter(is_wrapper, words[:first])) + words[first:]
-        self.candidates += filter(None, map(program_of, words))
+        self.candidates += filter(None, map(self.program_of, words))
         if self.launcher is not None and not self.candidates:
             words = [word for word in self.command[self.launcher + 1:]
-                     if not word.startswith('-') and not word.isdigit()]
+                     if not word.startswith('-') and not word.isdigit() and
+                     word not in self.folders]
             if words:
                 self._not_found(words[-1] if len(words) == 1 else words[0])
+
+    def program_of(self, word):
+        return program_of(word, self.folders)
 
     def applications(self):
         """Return (begin of the words, of a wrapper or the program, of the program)
@@ -651,9 +694,9 @@ class Target:
             parts = split_applications(self.command[start:])
         for words in parts:
             # an option's value may be the name of another program
-            paths = list(map(program_of, words))
+            paths = list(map(self.program_of, words))
             at = paths.index(self.program) if self.program in paths else 0
-            program = at + behind_wrappers(words[at:])
+            program = at + behind_wrappers(words[at:], self.folders)
             wrapper = next((index for index in range(program)
                             if is_wrapper(words[index])), program)
             found.append((start, start + wrapper, start + program))
@@ -669,7 +712,8 @@ class Target:
         """Apply variables that the command sets only for the ranks."""
         for index, word in enumerate(self.command):
             name, equals, value = word.partition('=')
-            if name not in ('LD_LIBRARY_PATH', 'OPAL_PREFIX'):
+            if name not in ('LD_LIBRARY_PATH', 'OPAL_PREFIX', 'UCX_MODULES',
+                            'UCX_TLS'):
                 continue
             if equals:                                  # after -x or env
                 self.environ[name] = value
@@ -708,6 +752,26 @@ class Target:
         if self.ucx is None:
             self.ucx = Ucx.of_linker(self.environ)
             self.certain = False
+
+    def hidden_launcher(self):
+        """Return a sentence if a shell or a script runs a launcher, else None."""
+        index = behind_wrappers(self.command)
+        words = self.command[index:]
+        path = words and program_of(words[0])
+        if not path or self.mpi:
+            return None
+        if is_shell(path):
+            text = data_of(words[1]) if words[1:] and os.path.isfile(
+                words[1]) else os.fsencode(' '.join(words))
+        elif is_elf(path) or not is_shell(interpreter(path) or 'sh'):
+            return None
+        else:
+            text = data_of(path)
+        found = re.search(rb'(?m)^[^#\n]*?\b(mpirun|mpiexec|srun)\b', text)
+        if not found or b'ucx_mp_run' in text:
+            return None
+        return ('%s calls %s, whose MPI is not examined: put ucx_mp_run in '
+                'front of it there' % (words[0], found.group(1).decode()))
 
     def other_mpi(self):
         """Return a sentence if mpirun belongs to another MPI than the program,

@@ -200,6 +200,7 @@ def plain(folder):
         raise SetupError("LD_PRELOAD cannot contain blanks or colons, but the "
                          "paths of ucx-mp (%s) and of temporary files (%s) do; "
                          'set TMPDIR' % (folder, link))
-    if not state.settings_only:
-        os.symlink(folder, link)
+    if state.settings_only:
+        return folder           # the link would not exist
+    os.symlink(folder, link)
     return link

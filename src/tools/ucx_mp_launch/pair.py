@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The command as a child process, or as the two ends of a UCX program (--pair)."""
 
+import errno
 import importlib.util
 import os
 import re
@@ -10,7 +11,7 @@ import subprocess
 import time
 
 from . import EXIT_SETUP, PERFTEST, SetupError, say
-from .find import Target, executable, word_after
+from .find import Target, executable, is_elf, word_after
 from .folders import temporary_folder
 
 LISTENS_WITHIN = 60     # seconds for a server of --pair to begin listening
@@ -29,6 +30,22 @@ def in_foreground():
         return False
     finally:
         os.close(terminal)
+
+
+def start(call, command):
+    """Return call(command). As execvp(3) does, run a script without "#!" by the
+    shell."""
+    try:
+        try:
+            return call(command)
+        except OSError as error:
+            path = executable(command[0])
+            if error.errno != errno.ENOEXEC or is_elf(path):
+                raise
+            return call(['/bin/sh', path] + command[1:])
+    except OSError as error:
+        raise SetupError('%s cannot be run: %s' % (command[0], error.strerror),
+                         126)
 
 
 class Children:
@@ -59,13 +76,9 @@ class Children:
             pass
 
     def start(self, command, environ, **streams):
-        try:
-            # inherit descriptors such as PMI_FD's
-            child = subprocess.Popen(command, env=environ, close_fds=False,
-                                     **streams)
-        except OSError as error:
-            raise SetupError('%s cannot be run: %s'
-                             % (command[0], error.strerror), 126)
+        # inherit descriptors such as PMI_FD's
+        child = start(lambda words: subprocess.Popen(
+            words, env=environ, close_fds=False, **streams), command)
         earlier = list(self.pending)
         self.started.append(child)
         for signum in earlier:

@@ -189,24 +189,30 @@ def set_collectives(settings, options, install, target):
         settings.note('collectives of GPU buffers will not work: ' + problem)
 
 
-def check_tls(settings):
-    """Warn if the user's UCX_TLS excludes the CUDA transports."""
-    value = settings.environ.get('UCX_TLS')
-    if not value or value == 'all':
-        return
-    inverted = value.startswith('^')
-    names = set(re.split('[,:]', value.lstrip('^')))
-    cuda = {'cuda', 'cuda_ipc', 'cuda_copy'}
-    if inverted and names & cuda:
+def allows(value, *names):
+    """Return whether a list of UCX contains one of these names, or all; or with ^ in
+    front none of them. A backslash is before a name that is no alias."""
+    words = set(re.split(r'[,:]\\?', re.sub(r'^\^?\\?', '', value)))
+    return not words & set(names) if value.startswith('^') else \
+        bool(words & {'all', *names})
+
+
+def check_tls(settings, environ):
+    """Warn if the user's variables exclude the CUDA transports."""
+    value = environ.get('UCX_TLS') or 'all'
+    missing = [name for name in ('cuda_copy', 'cuda_ipc')
+               if not allows(value, name, 'cuda')]
+    if missing and value.startswith('^'):
         settings.note('UCX_TLS=%s excludes CUDA transports: the module needs '
                       'cuda_copy and cuda_ipc' % value)
-    elif not inverted and 'all' not in names:
-        missing = [name for name in ('cuda_copy', 'cuda_ipc')
-                   if not names & {name, 'cuda'}]
-        if missing:
-            settings.note('UCX_TLS=%s leaves out %s: the module needs '
-                          'cuda_copy and cuda_ipc, add them'
-                          % (value, ' and '.join(missing)))
+    elif missing:
+        settings.note('UCX_TLS=%s leaves out %s: the module needs '
+                      'cuda_copy and cuda_ipc, add them'
+                      % (value, ' and '.join(missing)))
+    modules = environ.get('UCX_MODULES') or 'all'
+    if not allows(modules, 'cuda'):
+        settings.note('UCX_MODULES=%s leaves out cuda: UCX loads no CUDA module '
+                      'and cannot send GPU memory; unset UCX_MODULES' % modules)
 
 
 def gpu_count(install, options):
@@ -261,6 +267,13 @@ def merged_command(settings, target):
         of_env += range(wrapper, program)
     for index in of_env:
         words[index] = merged_item(settings, words[index])
+        before = os.path.basename(words[index - 1])
+        if before == 'env' and words[index] in ('-', '-i',
+                                                '--ignore-environment') or \
+                before == '-u' and words[index] in settings.reasons:
+            settings.note('%s %s hides variables of ucx_mp_run from the '
+                          'command: put ucx_mp_run behind it'
+                          % (before, words[index]))
     name = 'OMPI_MCA_' + BASE_ENV_LIST
     if settings.environ.get(name):
         settings.environ[name] = merged_list(settings, settings.environ[name])

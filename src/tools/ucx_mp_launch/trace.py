@@ -7,6 +7,8 @@ import sys
 
 from .folders import state, step_folder, temporary_folder
 
+FOLDER = 'UCX_CUDA_IPC_MULTIPATH_TRACE'
+
 
 def set_trace(settings, options, install, target):
     """Set the folder where processes write their parts, and the process that
@@ -30,9 +32,10 @@ def set_trace(settings, options, install, target):
 
     def write():
         subprocess.call([sys.executable, install.program('ucx_mp_trace'),
-                         folder, '-o', name] + ['--quiet'] * options.quiet)
+                         settings.environ[FOLDER], '-o', name] +
+                        ['--quiet'] * options.quiet)
 
-    settings.put('UCX_CUDA_IPC_MULTIPATH_TRACE', folder, '--trace')
+    settings.put(FOLDER, folder, '--trace')
     (state.when_done if step is None else state.when_last).append(write)
 
 
