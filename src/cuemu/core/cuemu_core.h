@@ -54,6 +54,13 @@ typedef int64_t cuemu_time_t;
 /* First 3 bytes of an emulated GPU's UUID; 9 bytes of the node's name follow */
 #define CUEMU_UUID_MARK    "emu"
 
+/** strtod() and snprintf() in the C locale: a program's own may have a decimal
+ * comma. */
+double cuemu_strtod(const char *text, char **end_p);
+
+void cuemu_print(char *text, size_t size, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+
 
 /* ---------------------------------------------------------------- places */
 

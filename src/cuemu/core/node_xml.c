@@ -183,7 +183,7 @@ static cuemu_status_t cuemu_xml_number(const cuemu_xml_t *xml,
         return CUEMU_OK;
     }
 
-    *value_p = strtod(text, &end);
+    *value_p = cuemu_strtod(text, &end);
     if ((end == text) || (*end != '\0') || !(*value_p >= 0) ||
         (*value_p > 1e12)) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
@@ -206,7 +206,7 @@ static cuemu_status_t cuemu_xml_speed(const cuemu_xml_t *xml,
         return CUEMU_OK;
     }
 
-    *gtps_p = strtod(text, &end);
+    *gtps_p = cuemu_strtod(text, &end);
     if ((end == text) || !(*gtps_p > 0) || (*gtps_p > 1024) ||
         ((*end != '\0') && (*end != ' '))) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
@@ -273,7 +273,7 @@ static void cuemu_xml_gpu_link(cuemu_xml_pci_t *pci, int sm)
         (pci->gtps * pci->width * 32 < gtps * 16)) {
         pci->gtps  = gtps;
         pci->width = 16;
-        snprintf(pci->speed, sizeof(pci->speed), "%.1f GT/s PCIe", gtps);
+        cuemu_print(pci->speed, sizeof(pci->speed), "%.1f GT/s PCIe", gtps);
     }
 }
 

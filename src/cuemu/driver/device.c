@@ -97,7 +97,7 @@ static void cuemu_report(void)
         return;
     }
 
-    snprintf(line, sizeof(line),
+    cuemu_print(line, sizeof(line),
              "{\"pid\": %d, \"node\": \"%s\", \"slowdown\": %g, \"copies\": "
              "%llu, \"bytes\": %llu, \"torn\": %llu, \"forgotten_s\": %.9f, "
              "\"clamped_s\": %.6f, \"modelled_s\": %.9f}\n",

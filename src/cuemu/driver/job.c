@@ -139,7 +139,7 @@ static uint64_t cuemu_job_clock(void *arg)
 static uint64_t cuemu_kernel_limit(void)
 {
     const char *env = getenv("CUEMU_KERNEL_LIMIT");
-    double limit    = (env == NULL) ? 0 : strtod(env, NULL);
+    double limit    = (env == NULL) ? 0 : cuemu_strtod(env, NULL);
 
     return (limit >= 1) ? (uint64_t)limit : CUEMU_KERNEL_LIMIT;
 }

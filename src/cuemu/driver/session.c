@@ -431,7 +431,7 @@ static double cuemu_env_slowdown(void)
         return CUEMU_DEFAULT_SLOWDOWN;
     }
 
-    value = strtod(env, &end);
+    value = cuemu_strtod(env, &end);
     if ((*end != '\0') || !(value >= 0.01) || !(value <= 1e6)) {
         fprintf(stderr,
                 "cuemu: CUEMU_SLOWDOWN=%s is not a factor from 0.01 to 1e6\n",
@@ -455,7 +455,7 @@ static int64_t cuemu_env_bytes(const char *name)
         return 0;
     }
 
-    value = strtod(env, &end);
+    value = cuemu_strtod(env, &end);
     if (*end != '\0') {
         unit = strchr(units, *end & ~0x20);
         if ((unit != NULL) && (end[1] == '\0')) {

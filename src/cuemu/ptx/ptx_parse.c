@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Parse PTX text: modules, kernels, variables, statements with operands. */
+#define _GNU_SOURCE
 #include "ptx_code.h"
 
 #include <ctype.h>
+#include <locale.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -249,7 +251,8 @@ static int ptx_number(const char *word, uint64_t *value_p, int *kind_p)
         *value_p = strtoull(word + 2, &end, 16);
     } else if (strchr(word, '.') != NULL) {
         *kind_p = CUEMU_PTX_OPERAND_F64;
-        value   = strtod(word, &end);
+        value   = strtod_l(word, &end,
+                           newlocale(LC_ALL_MASK, "C", (locale_t)0));
         memcpy(value_p, &value, sizeof(value));
     } else if ((word[0] == '0') && ((word[1] | 0x20) == 'b')) {
         *value_p = strtoull(word + 2, &end, 2);

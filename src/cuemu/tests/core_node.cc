@@ -4,6 +4,7 @@
  * Tests of node files: the installed ones, and malformed ones.
  */
 #include "core_fixture.h"
+#include "../../../test/gtest/comma.h"
 
 #include <unistd.h>
 
@@ -32,6 +33,29 @@ TEST(core_node, beluga_is_a_mesh_of_48)
             }
         }
     }
+}
+
+TEST(core_node, a_decimal_comma_in_the_programs_locale)
+{
+    const char *names[] = {"beluga", "narval", "gh200", "pcie-only"};
+    std::vector<core_node> expected(std::begin(names), std::end(names));
+    char text[8];
+
+    Comma comma;
+    if (!comma.is_set) {
+        GTEST_SKIP() << "no locale with a decimal comma";
+    }
+
+    for (core_node &node : expected) {
+        core_node read(node->name);
+        EXPECT_EQ(0, memcmp(&*node, &*read, sizeof(cuemu_node_t)))
+                << node->name;
+    }
+
+    EXPECT_EQ(2.5, cuemu_strtod("2.5", NULL));
+    cuemu_print(text, sizeof(text), "%.1f", 2.5);
+    EXPECT_STREQ("2.5", text);
+    EXPECT_EQ(',', *localeconv()->decimal_point);
 }
 
 /* beluga's host path is one PCIe 3 link for both directions. The papers found
