@@ -8,6 +8,19 @@ launcher_tests() {
         passing_on '[1-9][0-9]* passed' "$ucx_mp_top/test/launcher/run"
 }
 
+# Make a locale with a decimal comma and a library to set it, and print their
+# folder
+comma_locale() {
+    local folder=$ucx_mp_build/comma
+    mkdir -p "$folder" || return
+    localedef -i de_DE -f UTF-8 "$folder/comma" > /dev/null 2>&1
+    echo '#include <locale.h>
+          __attribute__((constructor)) static void set(void) {
+              setlocale(LC_ALL, "");
+          }' | "${CC:-cc}" -x c -shared -fPIC -o "$folder/set.so" - || return
+    echo "$folder"
+}
+
 # A variable with a wrong value gives a message with its name, and no transport
 launcher_values() {
     local right wrong names name value prefix rc=0
@@ -52,6 +65,12 @@ launcher_values() {
     done
     [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||
         { say "other transports without what is missing"; rc=1; }
+    # UCX reads defaults in the program's locale
+    wrong=$(LOCPATH=$(comma_locale) LC_ALL=comma \
+                LD_PRELOAD=$ucx_mp_build/comma/set.so \
+                "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)
+    [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||
+        { say "other transports with a decimal comma: $wrong"; rc=1; }
     grep -q cuda_ipc <<< "$right" || { say "no cuda_ipc at all"; rc=1; }
     [ $rc -ne 0 ] || echo "all right"
     return $rc

@@ -54,7 +54,8 @@ static const uct_abi_config_field_t md_config_fields[] = {
                          reg_whole_alloc,
                          "Report whole allocations to UCX, so that it "
                          "registers them once; auto: up to MAX_REG_RATIO"),
-    UCT_ABI_CONFIG_FIELD("MAX_REG_RATIO", "0.1", DOUBLE, copy_md_config_t,
+    /* no decimal point: UCX reads defaults in the program's locale */
+    UCT_ABI_CONFIG_FIELD("MAX_REG_RATIO", "1e-1", DOUBLE, copy_md_config_t,
                          max_reg_ratio,
                          "Largest allocation that REG_WHOLE_ALLOC=auto reports "
                          "as a whole, as a share of the GPU's memory"),

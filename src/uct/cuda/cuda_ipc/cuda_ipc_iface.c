@@ -71,9 +71,10 @@ static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
                          max_events, "Maximum transfers in flight"),
     UCT_ABI_CONFIG_FIELD("BW", "auto", BW, iface_config_t,
                          bandwidth, "Bandwidth between GPUs reported to UCX"),
-    UCT_ABI_CONFIG_FIELD("LAT", "1.8us", TIME, iface_config_t,
+    /* no decimal point: UCX reads defaults in the program's locale */
+    UCT_ABI_CONFIG_FIELD("LAT", "1800ns", TIME, iface_config_t,
                          latency, "Latency reported to UCX"),
-    UCT_ABI_CONFIG_FIELD("OVERHEAD", "4.0us", TIME, iface_config_t,
+    UCT_ABI_CONFIG_FIELD("OVERHEAD", "4us", TIME, iface_config_t,
                          overhead,
                          "Processor time of a transfer reported to UCX"),
     UCT_ABI_CONFIG_FIELD("ENABLE_SAME_PROCESS", "n", BOOL,
