@@ -24,6 +24,7 @@ def libdir():
     tried = [os.path.abspath(given)] if given else [
         os.path.join(top, 'lib', 'ucx-mp'),
         os.path.join(top, 'lib64', 'ucx-mp'),
-        *glob.glob(os.path.join(top, 'lib', '*-linux-gnu*', 'ucx-mp'))]
+        *glob.glob(os.path.join(glob.escape(top), 'lib', '*-linux-gnu*',
+                                'ucx-mp'))]
     return next((path for path in tried
                  if os.path.exists(os.path.join(path, MODULE))), None)

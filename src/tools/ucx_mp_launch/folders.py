@@ -31,6 +31,11 @@ class State:
 state = State()
 
 
+def matches(folder, *patterns):
+    """Return the paths below a folder of any name that match."""
+    return glob.glob(os.path.join(glob.escape(folder), *patterns))
+
+
 def shared_place():
     """Return the parent of run folders: /dev/shm, or TMPDIR if /dev/shm is not
     writable or has less room than an emulated node may need."""
@@ -108,7 +113,7 @@ def sweep(bases):
     lock: it is removed if it is old."""
     for path in [path for base in bases
                  for prefix in (SESSION_PREFIX, UNNAMED_PREFIX)
-                 for path in glob.glob(os.path.join(base, prefix + '*'))]:
+                 for path in matches(base, prefix + '*')]:
         try:
             seen = os.lstat(path)
             is_named = os.path.basename(path).startswith(SESSION_PREFIX) and \
