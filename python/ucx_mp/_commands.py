@@ -9,8 +9,12 @@ from . import _files
 
 
 def main():
-    name = os.path.basename(sys.argv[0])
+    # the command may be called through a link of another name
+    name = os.path.basename(os.path.realpath(sys.argv[0]))
     path = os.path.join(_files.prefix(), 'bin', name)
+    if not os.path.isfile(path):
+        sys.exit('%s: ucx_mp has no command of this name: %s is missing'
+                 % (name, path))
     with open(path, 'rb') as file:
         is_script = file.read(2) == b'#!'
     sys.argv[0] = path

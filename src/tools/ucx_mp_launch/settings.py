@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import shlex
+import sys
 
 from . import MODULE, SetupError
 from .find import (
@@ -393,23 +394,28 @@ def exported_srun(settings, target):
 
 
 def print_settings(settings, target, commands):
-    print('# command: %s' % target.path)
+    """Print shell commands, and comments of one line each."""
+    def put(command, comment=''):
+        text = command + '# ' * bool(comment) + comment.replace('\n', ' ')
+        sys.stdout.buffer.write(os.fsencode(text + '\n'))  # names of any bytes
+
+    put('', 'command: %s' % target.path)
     if target.program and target.program != target.path:
-        print('# program: %s' % target.program)
+        put('', 'program: %s' % target.program)
     if target.mpi:
-        print('# MPI: %s, %s%s' % (target.mpi.text, 'with CUDA, '
+        put('', 'MPI: %s, %s%s' % (target.mpi.text, 'with CUDA, '
                                    if target.mpi.has_cuda else '',
                                    target.mpi.path))
-    print('# UCX: %s, %s (%s)' % (target.ucx.text, target.ucx.path,
+    put('', 'UCX: %s, %s (%s)' % (target.ucx.text, target.ucx.path,
                                   target.ucx.how))
     for ucx in target.others:
-        print('# UCX as well: %s, %s' % (ucx.text, ucx.path))
+        put('', 'UCX as well: %s, %s' % (ucx.text, ucx.path))
     stock = target.ucx.stock_module()
-    print('# CUDA module of this UCX: %s' % (stock or 'none'))
+    put('', 'CUDA module of this UCX: %s' % (stock or 'none'))
     for sentence in settings.notes:
-        print('# note: %s' % sentence)
+        put('', 'note: %s' % sentence)
     for name, reasons in settings.reasons.items():
-        print('export %s=%s  # %s' % (name, shlex.quote(settings.environ[name]),
-                                      '; '.join(dict.fromkeys(reasons))))
+        put('export %s=%s  ' % (name, shlex.quote(settings.environ[name])),
+            '; '.join(dict.fromkeys(reasons)))
     for words in commands:
-        print(' '.join(shlex.quote(word) for word in words))
+        put(' '.join(map(shlex.quote, words)))
