@@ -257,10 +257,13 @@ class Doctor:
         except ValueError:
             answer = {}
         names = answer.get('names', [])
+        visible = os.environ.get('CUDA_VISIBLE_DEVICES')
         if not names:
-            self.look('GPUs', '%s; --doctor --emulate beluga checks the rest on '
-                      'an emulated node' % answer.get(
-                          'error', 'the CUDA driver finds none'))
+            self.look('GPUs', '%s; %s' % (
+                answer.get('error', 'the CUDA driver finds none'),
+                'is it CUDA_VISIBLE_DEVICES=%s? unset it' % visible
+                if visible is not None else '--doctor --emulate beluga checks '
+                'the rest on an emulated node'))
             return 0
         kinds = ', '.join('%d x %s' % (names.count(name), name)
                           for name in dict.fromkeys(names))
@@ -268,7 +271,6 @@ class Doctor:
                   % ('emulated (%s): ' % self.options.emulate
                      if self.options.emulate else '', kinds, answer['version'] // 1000,
                      answer['version'] % 1000 // 10))
-        visible = os.environ.get('CUDA_VISIBLE_DEVICES')
         if len(names) == 1:
             self.look('GPUs', 'only one is visible%s: messages use the direct '
                       'path only' % (

@@ -65,7 +65,7 @@ def agent_of(launcher, target, environ):
                      for prefix in ('OMPI_MCA_', 'PRTE_MCA_')]
     text = next(filter(None, given), 'ssh')
     for choice in text.split(':'):          # Open MPI's default is ssh : rsh
-        words = shlex.split(choice)
+        words = choice.split()          # quotes mean nothing to MPIs
         if words and launcher.executable(words[0]):
             return words
     return None
