@@ -85,23 +85,26 @@ unit_long+=":*derived_and_new_plans_are_equal*"
 unit_long+=":CollPlan.random_requests*:CollPlan.many_ranks*"
 unit_long+=":CollPlan.the_same_request*:CollPlan.trees_fill*:CollPlan.large_plans*"
 
-# All of them; beside step "sanitized" only those it excludes: nothing of test_cuda
-# and one file of test_multipath. This program is removed afterwards.
+# All of them; beside step "sanitized" only those it excludes: nothing of test_cuda,
+# three files of test_collective (one for the linker's --wrap) and one of test_multipath.
+# These two programs are removed afterwards.
 unit_tests() {
-    local programs=$unit_programs in_shards_make=() files rc=0
+    local programs=$unit_programs in_shards_make=() name files parts=() rc=0
     if [ "$mode" = full ] && [ ${#only[@]} -eq 0 ]; then
         export GTEST_FILTER=$unit_never:$unit_long
         programs=${programs/test_cuda/}
-        files=$(cd "$ucx_mp_top/test/gtest" && grep -lE \
-                    "$(tr -d '*' <<< "${GTEST_FILTER//:/|}")" multipath/*.cc)
-        in_shards_make=(am_test_multipath_OBJECTS="$(
-            printf '%s ' multipath/fake_node.o ${files//.cc/.o})")
-        rm -f "$ucx_mp_build/main/test/gtest/test_multipath"
+        for name in collective multipath; do
+            files=$(cd "$ucx_mp_top/test/gtest" && grep -lE \
+                        "__wrap_mmap|$(tr -d '*' <<< "${GTEST_FILTER//:/|}")" $name/*.cc)
+            in_shards_make+=("am_test_${name}_OBJECTS=$(
+                printf '%s ' multipath/fake_node.o ${files//.cc/.o})")
+            parts+=("$ucx_mp_build/main/test/gtest/test_$name")
+        done
+        rm -f "${parts[@]}"
     fi
     # shellcheck disable=SC2086
     in_shards main "$unit_flags" $programs || rc=$?
-    [ ${#in_shards_make[@]} -eq 0 ] ||
-        rm -f "$ucx_mp_build/main/test/gtest/test_multipath"
+    rm -f "${parts[@]}"
     # The library for an Open MPI is built if there is one
     in_shards_make=()
     [ ! -e "$ucx_mp_build/main/src/libucx_mp_openmpi_objects.la" ] ||
@@ -112,7 +115,7 @@ unit_tests() {
 # The module under ASAN and UBSAN, for the unit tests and for libFuzzer. Planners, checkers,
 # executors and what fuzzers read are optimized, since tests run them for long. The rest
 # compiles in less than half of the time without.
-sanitized_flags="-g1 -O0 -fno-sanitize=undefined"
+sanitized_flags="$unit_flags -fno-sanitize=undefined"
 sanitized_plain='^uct/(abi|cuda/(base|copy|cuda_cma|cuda_copy|cuda_ipc|collective))/'
 sanitized_build() {
     local compilers=(CC=gcc CXX=g++) flags='' folder=$ucx_mp_build/sanitized objects

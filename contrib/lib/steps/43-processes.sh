@@ -30,10 +30,10 @@ threads_sanitized() {
         in_shards_make+=(CXXLD=g++)
     fi
     variant threads -- --enable-werror --enable-tsan CC=gcc CXX=$cxx \
-        CFLAGS="-g1 -O1" CXXFLAGS="-g1 -O0" || return
+        CFLAGS="-g1 -O1" CXXFLAGS="$unit_flags" || return
     TSAN_OPTIONS="die_after_fork=0 second_deadlock_stack=1" \
     GTEST_FILTER="$filter:-*failures*:*every_call_fails_once*:*_start.*/graph_auto" \
-        in_shards threads "-g1 -O0" test_collective test_cuda test_multipath
+        in_shards threads "$unit_flags" test_collective test_cuda test_multipath
 }
 
 step threads-sanitized full 900 threads_sanitized \
