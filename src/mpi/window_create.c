@@ -153,6 +153,7 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
                                   window->base, making->size,
                                   window->handle) == 0);
     }
+    /* the owner's copies come before the others' puts */
     if (window->is_gpu) {
         window->api->sync(window->base);
     }

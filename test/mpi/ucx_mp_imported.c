@@ -279,6 +279,10 @@ int main(int argc, char **argv)
         }
     }
 
+    if (imported_messages == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s is no kind of memory", argv[1]);
+    }
+
     printf("ucx_mp_imported: rank %d, %d messages, %s\n", imported_rank,
            imported_messages, imported_wrong ? "WRONG" : "0 wrong");
     return ucx_mp_finish(imported_wrong);

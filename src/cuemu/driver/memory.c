@@ -25,7 +25,7 @@
 #define CUEMU_VA_BASE     0x110000000000ull
 #define CUEMU_VA_SIZE     0x010000000000ull /* bytes of address space reserved
                                                per process */
-#define CUEMU_VA_LATER_SIZE 0x002000000000ull /* of these, CUEMU_VA_LATER */
+#define CUEMU_VA_LATER_SIZE 0x004000000000ull /* of these, CUEMU_VA_LATER */
 #define CUEMU_SMALL_MAX   ((uint64_t)1 << 20)
 #define CUEMU_SMALL_UNIT  512
 #define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)
@@ -151,8 +151,9 @@ uint64_t cuemu_va_reserve(cuemu_va_area_t area, uint64_t size, uint64_t align)
         }
     }
 
-    return ((base + size <= end) && (cuemu_va_insert(i, base, size) == 0)) ?
-           base : 0;
+    return ((base <= end) && (size <= end - base) &&
+            (cuemu_va_insert(i, base, size) == 0)) ?
+                   base : 0;
 }
 
 void cuemu_va_release(uint64_t va, uint64_t size)

@@ -41,16 +41,6 @@ static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
     return (end & ~(CUEMU_GRANULE - 1)) - begin;
 }
 
-/* Return non-zero if kernels of the current context may use the memory.
-   Otherwise it has no device pointer by the manual; memory without peer access
-   has none on H200, driver 580. */
-static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
-{
-    const cuemu_context_t *ctx = cuemu_context_current();
-
-    return (ctx == NULL) || cuemu_mem_is_reached(mem, ctx);
-}
-
 /* Return non-zero for malloc() memory on nodes with NVLink-C2C, whose GPUs use
    the CPU's page table. The manual does not define its type: it stays 0, with a
    device address. */
@@ -86,8 +76,10 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
                                                CU_MEMORYTYPE_DEVICE;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        /* none by the manual if kernels may not use the memory; memory without
+           peer access has none on H200, driver 580 */
         ok                  = cuemu_pointer_is_shared(mem) ||
-                              (known && cuemu_pointer_is_reachable(mem));
+                              (known && cuemu_mem_is_reached(mem, ctx));
         *(CUdeviceptr*)data = ok ? (CUdeviceptr)ptr : 0;
         break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hooks are permanent and cost a load and a comparison for each call. */
+/* The hooks are permanent. Those of first uses cost a load and a comparison for
+ * each call, those of found memory a query. */
 #include <uct/cuda/base/first_use.h>
 
 #include <uct/abi/abi.h>
@@ -121,8 +122,9 @@ MEMORY_HOOKS(DEFINE_MEMORY_HOOK)
     }
 CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
 
-/* Memory that a program has without allocating it: a peer's, and variables of
- * device code, which a program may also ask for by their size only */
+/* Memory that a program has without allocating it: a peer's, another API's, and
+ * variables of device code, which a program may also ask for by their size
+ * only */
 #define FIND_HOOKS(_) \
     _(cuIpcOpenMemHandle_v2, 0, \
       (CUdeviceptr *a, CUipcMemHandle b, unsigned c), (a, b, c)) \
@@ -131,7 +133,11 @@ CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
     _(cuModuleGetGlobal_v2, 0, \
       (CUdeviceptr *a, size_t *b, void *c, const char *d), (a, b, c, d)) \
     _(cuLibraryGetGlobal, 0, \
-      (CUdeviceptr *a, size_t *b, void *c, const char *d), (a, b, c, d))
+      (CUdeviceptr *a, size_t *b, void *c, const char *d), (a, b, c, d)) \
+    _(cuExternalMemoryGetMappedBuffer, 0, \
+      (CUdeviceptr *a, void *b, const void *c), (a, b, c)) \
+    _(cuGraphicsResourceGetMappedPointer_v2, 0, \
+      (CUdeviceptr *a, size_t *b, void *c), (a, b, c))
 
 #define DEFINE_FIND_HOOK(_symbol, _must, _params, _args) \
     static CUresult (*_symbol##_original) _params; \
@@ -145,6 +151,15 @@ CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
         return result; \
     }
 FIND_HOOKS(DEFINE_FIND_HOOK)
+
+/* What lies at these addresses later is not known */
+static CUresult (*cuIpcCloseMemHandle_original)(CUdeviceptr address);
+
+static CUresult cuIpcCloseMemHandle_hook(CUdeviceptr address)
+{
+    on_find(address);
+    return cuIpcCloseMemHandle_original(address);
+}
 
 static CUresult (*cuMemMap_original)(CUdeviceptr address, size_t length,
                                      size_t offset, unsigned long long handle,
@@ -185,7 +200,8 @@ static const hook_t map_hooks[] = {HOOK_ENTRY(cuMemUnmap, 1, , )
 
 static const hook_t memory_hooks[]  = {MEMORY_HOOKS(HOOK_ENTRY)};
 static const hook_t context_hooks[] = {CONTEXT_HOOKS(HOOK_ENTRY)};
-static const hook_t find_hooks[]    = {FIND_HOOKS(HOOK_ENTRY)};
+static const hook_t find_hooks[]    = {FIND_HOOKS(HOOK_ENTRY)
+                                       HOOK_ENTRY(cuIpcCloseMemHandle, 0, , )};
 
 
 static ucs_status_t install(const hook_t *hooks, size_t count)
@@ -199,11 +215,12 @@ static ucs_status_t install(const hook_t *hooks, size_t count)
             continue; /* the driver is older than the function */
         }
 
-        if ((uct_abi_function_hook(function, hook->hook, hook->symbol,
-                                   hook->original_p) != UCS_OK) &&
-            hook->must) {
+        if (uct_abi_function_hook(function, hook->hook, hook->symbol,
+                                  hook->original_p) != UCS_OK) {
             uct_cuda_debug("%s cannot be hooked", hook->symbol);
-            return UCS_ERR_UNSUPPORTED;
+            if (hook->must) {
+                return UCS_ERR_UNSUPPORTED;
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Detection of a process's first use of GPUs, by hooks on the driver's
- * functions that create contexts and GPU memory. Before that no pointer leads
- * to a GPU.
+ * functions that create contexts and GPU memory: before that no pointer leads
+ * to a GPU. And of memory that UCX's own hooks do not see.
  */
 #ifndef UCT_CUDA_BASE_FIRST_USE_H
 #define UCT_CUDA_BASE_FIRST_USE_H
@@ -46,8 +46,8 @@ void uct_cuda_first_use_watch_contexts(void (*func)(void));
 
 /** Call @a func, in the caller's thread, after each driver call that returns an
  *  address of memory that the program has not allocated, where this can be
- *  observed: a peer's memory by an IPC handle or pool, a variable of device
- *  code. Call once. */
+ *  observed: a peer's memory by an IPC handle or pool, another API's, a
+ *  variable of device code; and before a handle is closed. Call once. */
 void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address));
 
 

@@ -28,21 +28,21 @@ static void cache_disable(void)
                    "on");
 }
 
-/* UCX's hooks do not see a peer's memory or variables of device code, and what
- * the driver (580) reserves for them later UCX's cache did not find: UCX would
- * take them for host memory. It asks about a range of unknown type. */
+/* UCX's hooks do not see a peer's memory, nor before 1.20 variables of device
+ * code, and what the driver (580) reserves for them later UCX's cache did not
+ * find: UCX would take them for host memory. It asks about a range of unknown
+ * type. */
 static void add_found(CUdeviceptr address)
 {
-    CUdeviceptr base;
-    size_t length;
+    uct_cuda_pointer_t found;
 
-    if (uct_cuda_pointer_range(uct_cuda_driver_get(), address, &base,
-                               &length) == CUDA_SUCCESS) {
-        uct_abi_memtype_cache_update((void*)base, length,
+    if ((uct_cuda_pointer_query(uct_cuda_driver_get(), address,
+                                UCT_CUDA_POINTER_RANGE,
+                                &found) == CUDA_SUCCESS) &&
+        (found.length > 0)) {
+        uct_abi_memtype_cache_update((void*)found.base, found.length,
                                      UCT_ABI_MEM_TYPE_UNKNOWN,
                                      UCT_ABI_SYS_DEVICE_UNKNOWN);
-    } else {
-        uct_abi_memtype_cache_renew();
     }
 }
 

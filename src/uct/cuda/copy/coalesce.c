@@ -324,8 +324,8 @@ static bool is_busy(const uct_cuda_stream_t *stream)
 
 /* Return whether a block waits behind what is running, to be copied together
  * with others. A group of 10 MiB runs for as long as the next one takes to
- * submit; behind one short copy waiting would only cost time, unless as many
- * blocks follow as last time. */
+ * submit; behind one short copy waiting would only cost time, unless the last
+ * group was large. */
 static bool is_to_wait(const uct_cuda_copy_coalescer_t *coalescer,
                        const uct_cuda_stream_t *stream)
 {
