@@ -2,6 +2,8 @@
 /* Time of driver calls in the calling thread. */
 #include "tool.h"
 
+#include <ucs/sys/math.h>
+
 #include <uct/cuda/base/retry.h>
 
 #include <signal.h>
@@ -144,7 +146,8 @@ static void measure_registration(unsigned repeats)
 void ucx_mp_perf_calls(const ucx_mp_perf_options_t *options)
 {
     static ucx_mp_perf_series_t series;
-    const unsigned repeats    = options->repeats * 5;
+    const unsigned repeats    = ucs_min(options->repeats * 5,
+                                        UCX_MP_PERF_MAX_REPEATS);
     CUpointer_attribute ask[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                  CU_POINTER_ATTRIBUTE_BUFFER_ID,

@@ -52,7 +52,7 @@ void ucx_mp_perf_copies(const ucx_mp_perf_hop_t *hops, unsigned count,
                         int numa, size_t size, unsigned repeats,
                         ucx_mp_perf_series_t *series)
 {
-    running_t copies[2 * UCT_CUDA_MAX_GPUS], *copy;
+    running_t copies[UCT_CUDA_MAX_GPUS + 1], *copy;
     unsigned n;
 
     for (n = 0; n < count; ++n) {

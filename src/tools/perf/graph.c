@@ -191,7 +191,8 @@ static void measure(unsigned count, unsigned repeats)
     unsigned i, phase;
 
     plan(count);
-    for (i = 0; i < UCX_MP_PERF_WARM_UP + repeats; ++i) {
+    for (i = 0; (i < UCX_MP_PERF_WARM_UP + repeats) ||
+         !ucx_mp_perf_is_certain(&series[UPDATE_LAUNCH]); ++i) {
         settle();
         times[CREATE] = ucx_mp_perf_now();
         UCX_MP_PERF_CALL(cuGraphCreate, &work.graph, 0);

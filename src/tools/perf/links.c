@@ -13,6 +13,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 
 #define MAX_PATHS (UCT_CUDA_MAX_GPUS + 2)
@@ -314,8 +316,9 @@ static void measure_far_host(int gpu)
             numa = topo->gpus[i].numa;
         }
     }
-    if (numa == UCX_MP_PERF_NEAR) {
-        return;
+    if ((numa == UCX_MP_PERF_NEAR) ||
+        (syscall(SYS_get_mempolicy, NULL, NULL, 0ul, NULL, 0ul) != 0)) {
+        return; /* memory cannot be placed, as in some containers */
     }
 
     snprintf(via, sizeof(via), "NUMA node %d", numa);
@@ -377,7 +380,8 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
         begin        = ucx_mp_perf_event(gpu);
         end          = ucx_mp_perf_event(gpu);
         series.count = 0;
-        for (i = 0; i < UCX_MP_PERF_WARM_UP + options->repeats; ++i) {
+        for (i = 0; (i < UCX_MP_PERF_WARM_UP + options->repeats) ||
+             !ucx_mp_perf_is_certain(&series); ++i) {
             started = ucx_mp_perf_now();
             UCX_MP_PERF_CALL(cuEventRecord, begin, stream);
             if (is_up) {

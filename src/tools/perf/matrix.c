@@ -7,6 +7,8 @@
 
 #include <draw/draw.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,12 +63,13 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
     };
     ucx_mp_draw_t draw;
     double seconds;
-    unsigned k;
+    unsigned k, repeats;
     int i, j;
 
     plot_open(options->plot, &draw);
     for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
         ucx_mp_perf_report_step(kinds[k].what);
+        repeats = 0;
         memset(values, 0, sizeof(values));
         for (i = 0; i < topo->num_gpus; ++i) {
             for (j = 0; j < topo->num_gpus; ++j) {
@@ -78,6 +81,7 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                                    kinds[k].count, UCX_MP_PERF_NEAR,
                                    kinds[k].size, options->repeats, &series);
                 seconds      = ucx_mp_perf_median(&series);
+                repeats      = ucs_max(repeats, series.count);
                 values[i][j] = (kinds[k].size == SMALL) ?
                                        seconds * 1e6 :
                                        (double)kinds[k].size *
@@ -85,7 +89,7 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
             }
         }
         ucx_mp_perf_report_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
-                                  topo->num_gpus, values, options->repeats);
+                                  topo->num_gpus, values, repeats);
         if (options->plot != NULL) {
             plot_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
                         topo->num_gpus, values, (k > 0) ? ",\n" : "[",

@@ -52,6 +52,7 @@ static const char *help_text =
 "  --repeats N      repeats of each measurement (default: 20; --quick: 5)\n"
 "  --deviation P    repeat each measurement until the 95 % interval of its\n"
 "                   median is within P %, 0.01 to 100, at most 1000 times\n"
+"                   (graphs: the median of update and launch)\n"
 "  --json FILE      also write all figures as one JSON object\n"
 "  --plot FILE      also draw the matrices (SVG)\n"
 "  --calibrate FILE only measure the planner's constants for this node, with\n"

@@ -46,15 +46,15 @@ static spread_t spread(ucx_mp_perf_series_t *series)
                       samples[series->count - 1]};
 }
 
-/* The 95 % interval of a median reaches 1.57 times the quartiles' distance over
-   the root of the number of samples to each side (McGill, Tukey, Larsen, The
-   American Statistician 32, 1978) */
+/* The 95 % interval of a median reaches 1.81 times the quartiles' distance over
+   the root of the number of samples to each side: 1.96 x 1.25 / 1.35 (McGill,
+   Tukey, Larsen, The American Statistician 32, 1978) */
 bool ucx_mp_perf_is_certain(const ucx_mp_perf_series_t *series)
 {
     static ucx_mp_perf_series_t sorted;
     double median, quartiles;
 
-    if ((report.deviation <= 0) || (series->count == UCX_MP_PERF_MAX_REPEATS)) {
+    if ((report.deviation <= 0) || (series->count >= UCX_MP_PERF_MAX_REPEATS)) {
         return true;
     }
 
@@ -64,7 +64,7 @@ bool ucx_mp_perf_is_certain(const ucx_mp_perf_series_t *series)
     median       = spread(&sorted).median;
     quartiles    = sorted.samples[(3 * sorted.count - 1) / 4] -
                    sorted.samples[(sorted.count - 1) / 4];
-    return 1.57 * quartiles / sqrt(sorted.count) <= report.deviation * median;
+    return 1.81 * quartiles / sqrt(sorted.count) <= report.deviation * median;
 }
 
 static void governor_print(void)
@@ -72,8 +72,10 @@ static void governor_print(void)
     FILE *file      = fopen(GOVERNOR, "r");
     char name[64]   = "not known";
 
+    if ((file != NULL) && (fscanf(file, "%63s", name) != 1)) {
+        strcpy(name, "not known");
+    }
     if (file != NULL) {
-        (void)fscanf(file, "%63s", name);
         fclose(file);
     }
 
