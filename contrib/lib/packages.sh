@@ -8,7 +8,7 @@ ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     binutils libucx-dev libxml2-dev libopenmpi-dev openmpi-bin
     libmpich-dev mpich
     python3 python3-pip python3-venv"
-ucx_mp_check_packages="clang clang-format-14 shellcheck pyflakes3 libgtest-dev help2man
+ucx_mp_check_packages="clang clang-format-14 shellcheck pyflakes3 locales libgtest-dev help2man
     ucx-utils dpkg-dev valgrind libclang-rt-14-dev
     munge slurm-wlm environment-modules"
 
@@ -34,6 +34,7 @@ install_hint() {
         pkg-config) name=pkgconf-pkg-config ;;
         python3-venv) name=python3-libs ;;
         rpm) name=rpm-build ;;
+        locales) name=glibc-locale-source ;;
         pyflakes3) name=python3-pyflakes ;;
         shellcheck) name=ShellCheck ;;
         slurm-wlm) name=slurm ;;

@@ -25,7 +25,7 @@ export ZIG_LOCAL_CACHE_DIR=$ucx_mp_deps/zig-cache
 
 # zig from PyPI, and cc, c++, ar and ranlib as configure needs them: one word. zig compiles
 # its own libraries for each level of optimization: those without any would take most of the
-# wheel's time, for a test of configure that names no level.
+# wheel's time, for a test of configure that names no level. Debugging information would be stripped.
 wheel_compiler() {
     local name word target="-target $ucx_mp_wheel_host.$ucx_mp_wheel_glibc -O2 -g0"
     wheel_folder zig "ziglang==$ucx_mp_zig_version" || return

@@ -259,10 +259,10 @@ class Doctor:
         names = answer.get('names', [])
         visible = os.environ.get('CUDA_VISIBLE_DEVICES')
         if not names:
+            error = answer.get('error', 'the CUDA driver finds none')
             self.look('GPUs', '%s; %s' % (
-                answer.get('error', 'the CUDA driver finds none'),
-                'is it CUDA_VISIBLE_DEVICES=%s? unset it' % visible
-                if visible is not None else '--doctor --emulate beluga checks '
+                error, 'CUDA_VISIBLE_DEVICES=%s may hide them' % visible
+                if visible is not None and 'libcuda' not in error else '--doctor --emulate beluga checks '
                 'the rest on an emulated node'))
             return 0
         kinds = ', '.join('%d x %s' % (names.count(name), name)

@@ -26,15 +26,15 @@ python_files() {
     git -C "$ucx_mp_top" grep -lE '^#!/usr/bin/(env )?python3' -- ':!*.py'
 }
 
-# A name without definition, above all. ucx_mp_run hands on names that it does not use.
+# Above all, names without a definition. ucx_mp_run hands on names that it does not use.
 source_python() {
     local said
     have pyflakes3 || { skip "no pyflakes3"; return; }
     git -C "$ucx_mp_top" rev-parse >/dev/null 2>&1 || { skip "no git repository"; return; }
     cd "$ucx_mp_top" || return
-    said=$(python_files | xargs pyflakes3 2>&1 |
+    said=$(python_files | xargs -r pyflakes3 2>&1 |
         grep -v '^src/tools/ucx_mp_run:.* imported but unused$')
-    [ -z "$said" ] || { echo "$said"; return 1; }
+    [ -z "$said" ] && [ -n "$(python_files)" ] || { echo "$said"; return 1; }
 }
 
 source_standalone() {

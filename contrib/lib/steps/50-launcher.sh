@@ -14,6 +14,7 @@ comma_locale() {
     local folder=$ucx_mp_build/comma
     mkdir -p "$folder" || return
     localedef -i de_DE -f UTF-8 "$folder/comma" > /dev/null 2>&1
+    [ -e "$folder/comma/LC_NUMERIC" ] || return
     echo '#include <locale.h>
           __attribute__((constructor)) static void set(void) {
               setlocale(LC_ALL, "");
@@ -23,7 +24,7 @@ comma_locale() {
 
 # A variable with a wrong value gives a message with its name, and no transport
 launcher_values() {
-    local right wrong names name value prefix rc=0
+    local right wrong names name value prefix comma rc=0
     local -a all=()
     right=$("$mpi_run" --quiet --emulate beluga ucx_info -d |
             grep '# *Transport') || return
@@ -66,7 +67,8 @@ launcher_values() {
     [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||
         { say "other transports without what is missing"; rc=1; }
     # UCX reads defaults in the program's locale
-    wrong=$(LOCPATH=$(comma_locale) LC_ALL=comma \
+    comma=$(comma_locale) || { say "no locale with a decimal comma"; return 1; }
+    wrong=$(LOCPATH=$comma LC_ALL=comma \
                 LD_PRELOAD=$ucx_mp_build/comma/set.so \
                 "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)
     [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||

@@ -173,9 +173,11 @@ class Installation:
 
 def executable(word, folders=()):
     """Return the path of the program that a shell would run for `word`, or else of
-    one in these folders, or None."""
-    path = next(filter(None, map(shutil.which, [word] + [
-        os.path.join(folder, word) for folder in folders])), None)
+    one in these folders, or None. A relative path is first one in the folders."""
+    tried = [word] + [os.path.join(folder, word) for folder in folders]
+    if os.sep in word:
+        tried.append(tried.pop(0))
+    path = next(filter(None, map(shutil.which, tried)), None)
     return os.path.abspath(path) if path else None
 
 
@@ -586,6 +588,10 @@ WRAPPERS = {'chrt', 'env', 'gdb', 'ionice', 'ltrace', 'nice', 'nohup', 'nsys',
 # a launcher's options with a folder where ranks or their programs are
 FOLDER_OPTIONS = ('-wdir', '--wdir', '-wd', '--wd', '-path', '--path', '-D',
                   '--chdir')
+# a launcher as a word of a shell's line, also by its path
+HIDDEN_LAUNCHER = re.compile(
+    rb'(?m)^(?:[^#\n]*[;&|(`\s])?["\']?(?:[^\s#="\']*/)?(mpirun|mpiexec|srun)["\']?'
+    rb'(?=\s|$)')
 # words before a subcommand, or before a value that may be the name of a program
 NOT_PROGRAM = {'nsys', 'perf', '-e', '-s', '--signal'}
 
@@ -654,11 +660,6 @@ class Target:
 
     def _find_programs(self):
         """Find launcher and candidate programs in the command's words."""
-        self.candidates = []
-        for path in word_after(self.command, '-app', '--app', '-configfile',
-                               '--configfile'):
-            self.candidates += filter(None, map(self.program_of,
-                                                words_of(path)))
         first = behind_wrappers(self.command)
         words = self.command[:first + 1]
         name = os.path.basename(program_of(words[-1]) or '')
@@ -666,11 +667,17 @@ class Target:
             self.launcher = first
             words = self.command[first + 1:]
             # Open MPI and Slurm look in the current folder, too
-            self.folders = word_after(words, *FOLDER_OPTIONS) + ['.']
+            self.folders = ':'.join(word_after(words, *FOLDER_OPTIONS) +
+                                    ['.']).split(':')
         else:
             # words behind the program are its arguments
             words = list(filter(is_wrapper, words[:first])) + words[first:]
-        self.candidates += filter(None, map(self.program_of, words))
+        self.candidates = list(filter(None, map(self.program_of, words)))
+        if self.launcher is not None and not self.candidates:
+            for path in word_after(words, '-app', '--app', '-configfile',
+                                   '--configfile'):
+                self.candidates += filter(None, map(self.program_of,
+                                                    words_of(path)))
         if self.launcher is not None and not self.candidates:
             words = [word for word in self.command[self.launcher + 1:]
                      if not word.startswith('-') and not word.isdigit() and
@@ -715,6 +722,8 @@ class Target:
                 self.environ[name] = value
             elif self.command[index - 1].endswith('env'):       # MPICH's
                 self.environ[name] = ''.join(self.command[index + 1:index + 2])
+            elif self.command[index - 1] == '-u':               # env's
+                self.environ.pop(name, None)
         path = mca_from_command(self.command, COMPONENT_PATH)
         if path is not None:
             self.environ['OMPI_MCA_' + COMPONENT_PATH] = path
@@ -754,7 +763,7 @@ class Target:
         index = behind_wrappers(self.command)
         words = self.command[index:]
         path = words and program_of(words[0])
-        if not path or self.mpi:
+        if not path or self.mpi or self.launcher is not None:
             return None
         if is_shell(path):
             text = data_of(words[1]) if words[1:] and os.path.isfile(
@@ -763,8 +772,8 @@ class Target:
             return None
         else:
             text = data_of(path)
-        found = re.search(rb'(?m)^[^#\n]*?\b(mpirun|mpiexec|srun)\b', text)
-        if not found or b'ucx_mp_run' in text:
+        found = HIDDEN_LAUNCHER.search(text)
+        if not found or text.find(b'ucx_mp_run') >= 0:
             return None
         return ('%s calls %s, whose MPI is not examined: put ucx_mp_run in '
                 'front of it there' % (words[0], found.group(1).decode()))
