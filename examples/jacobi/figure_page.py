@@ -52,7 +52,7 @@ class Cell:
         self.update = [value for run in kept for value in
                        run['update_seconds']]
         self.why = 'not run' if not mine else ', '.join(sorted(
-            {run.get('error', 'late')[:60] for run in mine}))
+            {run.get('error', '')[:60] for run in mine}))
 
     def __bool__(self):
         return bool(self.seconds)
@@ -309,7 +309,10 @@ def page(data, source, path):
                     'interior\'s and a message over its own link.', '']
     lines = moved_table(data)
     if lines:
-        out += ['## With all bytes moved', ''] + lines
+        out += ['## With all bytes moved', '',
+                'Where a ratio is far from 1, iterations of one run fall into '
+                'groups: see the shortest and the longest. Why was not '
+                'examined.', ''] + lines
     settings = ['`%s`: %s' % (name, ', '.join(
         '`%s=%s`' % pair for pair in sorted(values.items())) or 'nothing set')
         for name, values in about['configs'].items()]
