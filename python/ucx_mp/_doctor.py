@@ -260,10 +260,11 @@ class Doctor:
         visible = os.environ.get('CUDA_VISIBLE_DEVICES')
         if not names:
             error = answer.get('error', 'the CUDA driver finds none')
+            has_driver = 'libcuda' not in error
             self.look('GPUs', '%s; %s' % (
                 error, 'CUDA_VISIBLE_DEVICES=%s may hide them' % visible
-                if visible is not None and 'libcuda' not in error else '--doctor --emulate beluga checks '
-                'the rest on an emulated node'))
+                if has_driver and visible is not None else
+                '--doctor --emulate beluga checks the rest on an emulated node'))
             return 0
         kinds = ', '.join('%d x %s' % (names.count(name), name)
                           for name in dict.fromkeys(names))

@@ -69,17 +69,16 @@ bool ucx_mp_perf_is_certain(const ucx_mp_perf_series_t *series)
 
 static void governor_print(void)
 {
-    FILE *file      = fopen(GOVERNOR, "r");
-    char name[64]   = "not known";
+    FILE *file          = fopen(GOVERNOR, "r");
+    char name[64];
+    const bool is_known = (file != NULL) && (fscanf(file, "%63s", name) == 1);
 
-    if ((file != NULL) && (fscanf(file, "%63s", name) != 1)) {
-        strcpy(name, "not known");
-    }
     if (file != NULL) {
         fclose(file);
     }
 
-    printf("CPU frequency governor: %s. No cache is flushed.\n", name);
+    printf("CPU frequency governor: %s. No cache is flushed.\n",
+           is_known ? name : "not known");
 }
 
 static void progress_clear(void)

@@ -874,6 +874,14 @@ protected:
         }
     }
 
+    /* Post 128 blocks from `first` on behind others. @return Their kernel */
+    CUevent post_kernel(unsigned first = 0)
+    {
+        occupy();
+        post_many(first, first + 128);
+        return stream->tail->event;
+    }
+
     /* Complete everything but the kernels, idle for a while. */
     void lose_patience(std::vector<CUevent> kernels)
     {
@@ -1078,10 +1086,8 @@ TEST_F(CoalesceKernel, a_launch_without_room_is_cancelled)
         launched.clear();
         driver.batches = 0;
         begun   = share;
-        occupy();
-        post_many(first, first + 128);
+        const CUevent kernel = post_kernel(first);
         ASSERT_EQ(1u, launched.size());
-        const CUevent kernel = stream->tail->event;
 
         lose_patience({kernel});
         uct_cuda_queue_progress(queue);
@@ -1122,9 +1128,7 @@ TEST_F(CoalesceKernel, a_running_launch_is_waited_for)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
-    occupy();
-    post_many(0, 128);
-    const CUevent kernel = stream->tail->event;
+    const CUevent kernel = post_kernel();
     begun = warps;
     lose_patience({kernel});
     uct_cuda_queue_progress(queue);
@@ -1143,9 +1147,7 @@ TEST_F(CoalesceKernel, blocks_of_a_cancelled_launch_are_copied)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
-    occupy();
-    post_many(0, 128);
-    const CUevent kernel = stream->tail->event;
+    const CUevent kernel = post_kernel();
     begun = warps;
     lose_patience({kernel});
     uct_cuda_queue_progress(queue);
@@ -1195,9 +1197,7 @@ TEST_F(CoalesceKernel, a_failed_cancellation_is_repeated)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
-    occupy();
-    post_many(0, 128);
-    const CUevent kernel = stream->tail->event;
+    const CUevent kernel = post_kernel();
     driver.fail = "cuMemcpyDtoHAsync";
     lose_patience({kernel});
     uct_cuda_queue_progress(queue);
