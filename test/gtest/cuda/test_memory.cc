@@ -3,7 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/copy/choose_context.h>
 }
@@ -177,7 +177,7 @@ static CUcontext pushed;
 TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_with_access)
 {
     const CUdeviceptr memory = driver.offer_host_vmm(8192);
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     uct_cuda_copy_t copy;
 
     driver.table.cuMemGetAccess = [](unsigned long long *flags,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Retained contexts, the context stack, peer access. */
+/* Retained contexts, the context stack, peer access, choice of a context. */
 #include <uct/cuda/base/ctx.h>
 
 #include <uct/cuda/base/capture.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/pointer.h>
 
 #include <pthread.h>
 
@@ -483,6 +484,154 @@ uct_cuda_ctx_own_for(int device, CUcontext owner, CUdeviceptr memory)
     }
 
     return cuda;
+}
+
+
+/* ----------------------------------------------------------- enter and leave */
+
+static void release(const uct_cuda_ctx_scope_t *context)
+{
+    if (context->retained == UCT_CUDA_CTX_RETAINED_PRIMARY) {
+        (void)uct_cuda_driver_get()->cuDevicePrimaryCtxRelease(context->device);
+    } else if (context->retained == UCT_CUDA_CTX_RETAINED_KEPT) {
+        uct_cuda_ctx_release(context->device);
+    }
+}
+
+/* Push a context, or release it */
+static ucs_status_t push(CUcontext cuda, int device,
+                         uct_cuda_ctx_retained_t retained,
+                         uct_cuda_ctx_scope_t *context)
+{
+    context->cuda      = cuda;
+    context->device    = device;
+    context->retained  = retained;
+    context->is_pushed = uct_cuda_driver_get()->cuCtxPushCurrent(cuda) ==
+                         CUDA_SUCCESS;
+    if (!context->is_pushed) {
+        release(context);
+    }
+
+    return context->is_pushed ? UCS_OK : UCS_ERR_IO_ERROR;
+}
+
+/* Retain and push a device's primary context, if it is active */
+static ucs_status_t push_primary(int device, uct_cuda_ctx_scope_t *context)
+{
+    CUcontext cuda;
+
+    if (!primary_is(device, true)) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    return (uct_cuda_driver_get()->cuDevicePrimaryCtxRetain(&cuda, device) !=
+            CUDA_SUCCESS) ?
+                   UCS_ERR_IO_ERROR :
+                   push(cuda, device, UCT_CUDA_CTX_RETAINED_PRIMARY, context);
+}
+
+ucs_status_t uct_cuda_ctx_enter_kept(int device,
+                                            uct_cuda_ctx_scope_t *context)
+{
+    CUcontext cuda;
+
+    return uct_cuda_ctx_retain_kept(device, &cuda) ?
+                   push(cuda, device, UCT_CUDA_CTX_RETAINED_KEPT, context) :
+                   UCS_ERR_NO_DEVICE;
+}
+
+/* Return whether a GPU can access memory, if any */
+static bool fits(int device, CUdeviceptr memory)
+{
+    return (memory == 0) ||
+           uct_cuda_pointer_has_access(uct_cuda_driver_get(), device, memory,
+                                       CU_MEM_ACCESS_FLAGS_PROT_READ);
+}
+
+/* Use the current context. One that was reset is still current, but
+ * unusable. */
+static bool use_current(uct_cuda_ctx_scope_t *context)
+{
+    unsigned long long id;
+
+    context->is_pushed = false;
+    return (uct_cuda_ctx_current(&context->cuda, &id) == UCS_OK) &&
+           (uct_cuda_driver_get()->cuCtxGetDevice(&context->device) ==
+            CUDA_SUCCESS);
+}
+
+ucs_status_t uct_cuda_ctx_enter(CUcontext cuda, int device,
+                                       uct_cuda_ctx_scope_t *context)
+{
+    CUcontext current = NULL;
+
+    if (cuda == NULL) {
+        return ((push_primary(device, context) == UCS_OK) ||
+                (use_current(context) && (context->device == device))) ?
+                       UCS_OK :
+                       uct_cuda_ctx_enter_kept(device, context);
+    }
+
+    if ((uct_cuda_driver_get()->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&
+        (current == cuda)) {
+        context->cuda      = cuda;
+        context->device    = device;
+        context->is_pushed = false;
+        return UCS_OK;
+    }
+
+    return push(cuda, device, UCT_CUDA_CTX_RETAINED_NONE, context);
+}
+
+ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
+                                           CUdeviceptr memory,
+                                           uct_cuda_ctx_scope_t *context)
+{
+    int i;
+
+    if (use_current(context) &&
+        ((gpu.kind == UCT_CUDA_END_NONE) || (gpu.device == context->device)) &&
+        fits(context->device, memory)) {
+        return UCS_OK;
+    }
+
+    if (gpu.kind != UCT_CUDA_END_NONE) {
+        return push_primary(gpu.device, context);
+    }
+
+    for (i = 0; i < uct_cuda_device_count(); ++i) {
+        if (fits(i, memory) && (push_primary(i, context) == UCS_OK)) {
+            return UCS_OK;
+        }
+    }
+
+    return UCS_ERR_NO_DEVICE;
+}
+
+ucs_status_t uct_cuda_ctx_enter_for(int device, CUdeviceptr memory,
+                                           uct_cuda_ctx_scope_t *context)
+{
+    ucs_status_t status;
+    CUcontext own;
+
+    if ((uct_cuda_ctx_enter(NULL, device, context) == UCS_OK) ||
+        (uct_cuda_ctx_enter_any(uct_cuda_end_none(), memory, context) ==
+         UCS_OK)) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_own(device, &own);
+    return (status == UCS_OK) ?
+                   uct_cuda_ctx_enter(own, device, context) :
+                   status;
+}
+
+void uct_cuda_ctx_leave_entered(const uct_cuda_ctx_scope_t *context)
+{
+    CUcontext popped;
+
+    (void)uct_cuda_driver_get()->cuCtxPopCurrent(&popped);
+    release(context);
 }
 
 

@@ -2,8 +2,7 @@
 /*
  * CUDA contexts as the driver has them: retained on demand, one for each
  * device; made current and restored; peer access enabled once for each pair.
- * context_data.h keeps the module's data of each context, gpu.h chooses a
- * context for a copy.
+ * context_data.h keeps the module's data of each context.
  *
  * A device is the ordinal of a GPU in this process, equal to its CUdevice.
  */
@@ -165,6 +164,83 @@ bool uct_cuda_ctx_has_peer(CUcontext cuda, CUdeviceptr memory);
  *  context; NULL: not possible. */
 CUcontext
 uct_cuda_ctx_own_for(int device, CUcontext owner, CUdeviceptr memory);
+
+
+/** Reference to a context, taken on entering it. */
+typedef enum {
+    UCT_CUDA_CTX_RETAINED_NONE,
+    UCT_CUDA_CTX_RETAINED_PRIMARY, /**< Of the primary context */
+    UCT_CUDA_CTX_RETAINED_KEPT     /**< Of the engine's */
+} uct_cuda_ctx_retained_t;
+
+
+/** Context made current for some time. */
+typedef struct {
+    CUcontext               cuda;
+    int                     device;    /**< Its device */
+    bool                    is_pushed; /**< Was not current before */
+    uct_cuda_ctx_retained_t retained;
+} uct_cuda_ctx_scope_t;
+
+
+/**
+ * Make a context current to access memory of a device.
+ *
+ * @param cuda  Context of the memory. NULL, for memory without one (pools,
+ *              VMM): the primary context of the device if active, else the
+ *              current context if it is on the device, else the one
+ *              retained for the engine.
+ *
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (not active), UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_ctx_enter(CUcontext cuda, int device,
+                                       uct_cuda_ctx_scope_t *context);
+
+/**
+ * Make the engine's context on a device current, for copies; it may be one of
+ * the module.
+ *
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (none), UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_ctx_enter_kept(int device,
+                                            uct_cuda_ctx_scope_t *context);
+
+/**
+ * Make any usable context current: the current one, else the active primary one
+ * of @a gpu, or the first one if that is none.
+ *
+ * @param memory  Without @a gpu, memory from cuMemCreate that the context's GPU
+ *                must be able to access; 0: none.
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (none), UCS_ERR_IO_ERROR.
+ */
+ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
+                                           CUdeviceptr memory,
+                                           uct_cuda_ctx_scope_t *context);
+
+/**
+ * Make a context current for GPU memory without a context, from cuMemCreate or
+ * a pool. If its GPU has no context in this process, because the program has
+ * imported a peer's memory, use a context of another GPU with access. If its
+ * GPU's context was created by the program and cannot be found, use one of the
+ * module.
+ *
+ * @param device  GPU of the memory.
+ * @return UCS_OK, or an error: no usable context.
+ */
+ucs_status_t uct_cuda_ctx_enter_for(int device, CUdeviceptr memory,
+                                           uct_cuda_ctx_scope_t *context);
+
+void uct_cuda_ctx_leave_entered(const uct_cuda_ctx_scope_t *context);
+
+/** Make the context before an enter current again, and release what that
+ *  retained. Does nothing after an enter that failed. */
+static inline void
+uct_cuda_ctx_leave(const uct_cuda_ctx_scope_t *context)
+{
+    if (context->is_pushed) {
+        uct_cuda_ctx_leave_entered(context);
+    }
+}
 
 
 END_C_DECLS

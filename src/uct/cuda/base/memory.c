@@ -3,7 +3,7 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>
@@ -43,18 +43,18 @@ static void find_mapping(CUdeviceptr address, uct_cuda_end_t end,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUresult result = uct_cuda_pointer_range(driver, address, base_p, length_p);
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
 
     if (((result == CUDA_ERROR_INVALID_CONTEXT) ||
          ((result == CUDA_ERROR_NOT_FOUND) &&
           (end.kind == UCT_CUDA_END_GPU))) &&
         (((end.kind == UCT_CUDA_END_GPU) ?
-                  uct_cuda_gpu_context_push_for(end.device, address,
+                  uct_cuda_ctx_enter_for(end.device, address,
                                                 &context) :
-                  uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
+                  uct_cuda_ctx_enter_any(uct_cuda_end_none(), 0,
                                                 &context)) == UCS_OK)) {
         (void)uct_cuda_pointer_range(driver, address, base_p, length_p);
-        uct_cuda_gpu_context_pop(&context);
+        uct_cuda_ctx_leave(&context);
     }
 }
 

@@ -14,7 +14,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/context_data.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 
 
 /* Allocations remembered by a thread, a power of 2 */
@@ -149,19 +149,19 @@ bool uct_cuda_memory_legacy_is_idle(void)
 void uct_cuda_memory_sync_unowned(int device)
 {
     CUcontext current = NULL, primary = NULL;
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
 
     (void)uct_cuda_driver_get()->cuCtxGetCurrent(&current);
     if (current != NULL) {
         wait_for_copies();
     }
 
-    if (uct_cuda_gpu_context_push(NULL, device, &context) == UCS_OK) {
+    if (uct_cuda_ctx_enter(NULL, device, &context) == UCS_OK) {
         (void)uct_cuda_driver_get()->cuCtxGetCurrent(&primary);
         if (primary != current) {
             wait_for_copies();
         }
-        uct_cuda_gpu_context_pop(&context);
+        uct_cuda_ctx_leave(&context);
     }
 }
 

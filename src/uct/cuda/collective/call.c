@@ -347,7 +347,7 @@ static bool call_enter(const call_t *call, uct_cuda_coll_team_t *team,
  * has declined. The caller pops in both cases: a late failure leaves the
  * context pushed. */
 static bool call_describe(call_t *call, uct_cuda_coll_team_t *team,
-                          uct_cuda_gpu_context_t *pushed,
+                          uct_cuda_ctx_scope_t *pushed,
                           uct_cuda_node_announcement_t *post)
 {
     uct_cuda_memory_t send, recv;
@@ -369,7 +369,7 @@ static bool call_describe(call_t *call, uct_cuda_coll_team_t *team,
     }
 
     device = uct_cuda_end_device(one->end);
-    status = uct_cuda_gpu_context_push(one->context, device, pushed);
+    status = uct_cuda_ctx_enter(one->context, device, pushed);
     if (status != UCS_OK) {
         return team_fall_back(team, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
@@ -765,7 +765,7 @@ static void call_log(const call_t *call,
 
 uct_cuda_coll_result_t
 uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_team_t *team,
-                              uct_cuda_gpu_context_t *pushed)
+                              uct_cuda_ctx_scope_t *pushed)
 {
     uct_cuda_coll_agreement_t *agreement = &team->agreement;
     uct_cuda_node_announcement_t post    = {0};

@@ -6,7 +6,7 @@
 #ifndef UCT_CUDA_COLLECTIVE_CALL_H
 #define UCT_CUDA_COLLECTIVE_CALL_H
 
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/collective/team.h>
 #include <uct/cuda/collective_api.h>
 
@@ -82,7 +82,7 @@ uct_cuda_coll_operation_is_paused(const uct_cuda_coll_team_t *team)
 uct_cuda_coll_result_t
 uct_cuda_coll_operation_begin(uct_cuda_coll_operation_t *call,
                               uct_cuda_coll_team_t *team,
-                              uct_cuda_gpu_context_t *pushed);
+                              uct_cuda_ctx_scope_t *pushed);
 
 /**
  * Carry on, with the context of the buffers current.

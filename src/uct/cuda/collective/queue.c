@@ -57,7 +57,7 @@ static void team_decline(uct_cuda_coll_team_t *team, int kind,
 static uct_cuda_coll_result_t op_begin(uct_cuda_coll_op_t *op,
                                        uct_cuda_coll_team_t *team)
 {
-    uct_cuda_gpu_context_t pushed;
+    uct_cuda_ctx_scope_t pushed;
     uct_cuda_coll_result_t result;
 
     op->is_begun = true;
@@ -67,7 +67,7 @@ static uct_cuda_coll_result_t op_begin(uct_cuda_coll_op_t *op,
     }
 
     result = uct_cuda_coll_operation_begin(&op->call, team, &pushed);
-    uct_cuda_gpu_context_pop(&pushed);
+    uct_cuda_ctx_leave(&pushed);
     if (result != UCT_CUDA_COLL_PENDING) {
         uct_cuda_coll_operation_end(&op->call, team, result);
     }
@@ -274,7 +274,7 @@ uct_cuda_coll_queue_collective(uct_cuda_coll_team_t *team,
                                       .why  = why,
                                       .why_size = why_size};
     ucs_status_t waited            = UCS_OK;
-    uct_cuda_gpu_context_t pushed; /* context of the buffers */
+    uct_cuda_ctx_scope_t pushed; /* context of the buffers */
     uct_cuda_coll_result_t result;
 
     team_drain(team, what);
@@ -285,7 +285,7 @@ uct_cuda_coll_queue_collective(uct_cuda_coll_team_t *team,
             waited = uct_cuda_coll_agree_idle(&team->agreement);
         }
     }
-    uct_cuda_gpu_context_pop(&pushed);
+    uct_cuda_ctx_leave(&pushed);
     uct_cuda_coll_operation_end(&call, team, result);
     return result;
 }

@@ -22,16 +22,16 @@ log_failure(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu)
 /* Make a context of the peer's GPU current, preferably the one retained for the
  * engine: the peer's memory is then mapped in one context of that GPU only. */
 static ucs_status_t
-enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
+enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_ctx_scope_t *context)
 {
     if (key->gpu.kind != UCT_CUDA_END_GPU) {
         return UCS_ERR_NO_DEVICE;
     }
 
-    return (uct_cuda_gpu_context_push_kept(key->gpu.device, context) ==
+    return (uct_cuda_ctx_enter_kept(key->gpu.device, context) ==
             UCS_OK) ?
                    UCS_OK :
-                   uct_cuda_gpu_context_push_any(key->gpu, 0, context);
+                   uct_cuda_ctx_enter_any(key->gpu, 0, context);
 }
 
 /* Make the context current, by the rules in choose_context.h. @param gpu  End
@@ -39,7 +39,7 @@ enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
  * 0. */
 static ucs_status_t
 enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
-      CUdeviceptr memory, uct_cuda_gpu_context_t *context)
+      CUdeviceptr memory, uct_cuda_ctx_scope_t *context)
 {
     ucs_status_t status;
 
@@ -48,16 +48,16 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
          uct_cuda_pointer_has_access(uct_cuda_driver_get(), gpu->end.device,
                                      memory, CU_MEM_ACCESS_FLAGS_PROT_READ))) {
         status = (gpu->context != NULL) ?
-                         uct_cuda_gpu_context_push(gpu->context,
+                         uct_cuda_ctx_enter(gpu->context,
                                                    gpu->end.device, context) :
-                         uct_cuda_gpu_context_push_for(gpu->end.device,
+                         uct_cuda_ctx_enter_for(gpu->end.device,
                                                        gpu->address, context);
         if ((status != UCS_OK) || (key == NULL) || key->is_self ||
             uct_cuda_node_rkey_reaches(key, context->device)) {
             return status;
         }
 
-        uct_cuda_gpu_context_pop(context);
+        uct_cuda_ctx_leave(context);
     }
 
     if ((memory == 0) && (key != NULL) &&
@@ -65,7 +65,7 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
         return UCS_OK;
     }
 
-    return uct_cuda_gpu_context_push_any(
+    return uct_cuda_ctx_enter_any(
             ((gpu != NULL) && (key != NULL)) ? key->from : uct_cuda_end_none(),
             memory, context);
 }
@@ -79,23 +79,15 @@ bool uct_cuda_copy_is_open_to(const uct_cuda_copy_end_t *end, int device)
                                        CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-/* Return whether the copy is between two GPUs in memory of this process, and
- * find the context of the remote end */
-static bool is_between_own_gpus(uct_cuda_copy_t *copy)
+/* Return whether the copy is between two GPUs in memory of this process */
+static bool is_between_own_gpus(const uct_cuda_copy_t *copy)
 {
-    uct_cuda_copy_end_t *remote = &copy->remote;
+    const uct_cuda_copy_end_t *remote = &copy->remote;
 
-    if (!uct_cuda_end_is_gpu(remote->end) ||
-        uct_cuda_end_equal(remote->end, copy->local.end) ||
-        ((remote->key != NULL) && !remote->key->is_self)) {
-        return false;
-    }
-
-    if (remote->key != NULL) {
-        uct_cuda_memory_place((void*)remote->address, &remote->end,
-                              &remote->context);
-    }
-    return true;
+    return (copy->local.end.kind == UCT_CUDA_END_GPU) &&
+           uct_cuda_end_is_gpu(remote->end) &&
+           !uct_cuda_end_equal(remote->end, copy->local.end) &&
+           ((remote->key == NULL) || remote->key->is_self);
 }
 
 /* Choose the end whose context can access both, of two ends on different GPUs
@@ -121,23 +113,30 @@ static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
     return &copy->remote;
 }
 
+/* Find the location of both ends. @param remote  GPU of the remote end if its
+ * key tells; the context of memory of this process must be asked for. */
+static void locate(uct_cuda_copy_t *copy, uct_cuda_end_t remote)
+{
+    uct_cuda_memory_place((void*)copy->local.address, &copy->local.end,
+                          &copy->local.context);
+    copy->remote.end     = remote;
+    copy->remote.context = NULL;
+    if ((remote.kind == UCT_CUDA_END_NONE) ||
+        ((copy->remote.key != NULL) && is_between_own_gpus(copy))) {
+        uct_cuda_memory_place((void*)copy->remote.address, &copy->remote.end,
+                              &copy->remote.context);
+    }
+}
+
 ucs_status_t
 uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
-                    uct_cuda_gpu_context_t *context)
+                    uct_cuda_ctx_scope_t *context)
 {
     const uct_cuda_copy_end_t *gpu = NULL;
     CUdeviceptr memory             = 0;
     ucs_status_t status;
 
-    uct_cuda_memory_place((void*)copy->local.address, &copy->local.end,
-                          &copy->local.context);
-    copy->remote.end     = remote;
-    copy->remote.context = NULL;
-    if (remote.kind == UCT_CUDA_END_NONE) {
-        uct_cuda_memory_place((void*)copy->remote.address, &copy->remote.end,
-                              &copy->remote.context);
-    }
-
+    locate(copy, remote);
     if (copy->remote.end.kind == UCT_CUDA_END_HOST_VMM) {
         memory = copy->remote.address;
     }

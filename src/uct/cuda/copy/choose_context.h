@@ -4,13 +4,13 @@
 #define UCT_CUDA_COPY_CHOOSE_CONTEXT_H
 
 #include <uct/cuda/base/context_data.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/copy/copy.h>
 
 
 /**
  * Locate the ends of a copy and make its context current, until
- * uct_cuda_gpu_context_pop():
+ * uct_cuda_ctx_leave():
  *
  *   host VMM memory        a context whose GPU has access to it;
  *   GPU memory of this     the context that owns the memory; if both ends are
@@ -27,7 +27,7 @@
  */
 ucs_status_t
 uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
-                    uct_cuda_gpu_context_t *context);
+                    uct_cuda_ctx_scope_t *context);
 
 /**
  * Return whether copies in contexts of a GPU can access this end, which is GPU

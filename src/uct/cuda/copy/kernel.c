@@ -191,13 +191,13 @@ static ucs_status_t create(uct_cuda_copy_kernel_t *copy_kernel)
 
 void uct_cuda_copy_kernel_prepare(void)
 {
-    uct_cuda_gpu_context_t current;
+    uct_cuda_ctx_scope_t current;
     uct_cuda_context_t *context;
     ucx_mp_copy_t functions;
     int i;
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
-        if (uct_cuda_gpu_context_push(NULL, i, &current) != UCS_OK) {
+        if (uct_cuda_ctx_enter(NULL, i, &current) != UCS_OK) {
             continue;
         }
 
@@ -205,7 +205,7 @@ void uct_cuda_copy_kernel_prepare(void)
             (void)get_kernel(context, true, &functions);
             uct_cuda_context_put(context);
         }
-        uct_cuda_gpu_context_pop(&current);
+        uct_cuda_ctx_leave(&current);
     }
 }
 

@@ -7,7 +7,7 @@
 #include <uct/cuda/copy/legs.h>
 
 #include <uct/cuda/base/context_data.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_block.h>
 #include <uct/cuda/copy/choose_context.h>
 
@@ -260,7 +260,7 @@ bool uct_cuda_copy_needs_legs(const uct_cuda_copy_t *copy, int device)
 ucs_status_t uct_cuda_copy_submit_legs(const uct_cuda_copy_t *copy,
                                        CUdeviceptr remote, CUstream stream)
 {
-    uct_cuda_gpu_context_t near;
+    uct_cuda_ctx_scope_t near;
     uct_cuda_context_t *context;
     ucs_status_t status;
     side_t far;
@@ -271,11 +271,11 @@ ucs_status_t uct_cuda_copy_submit_legs(const uct_cuda_copy_t *copy,
     }
 
     far.stream = stream;
-    status     = uct_cuda_gpu_context_push_for(
+    status     = uct_cuda_ctx_enter_for(
             uct_cuda_end_device(copy->local.end), copy->local.address, &near);
     if (status == UCS_OK) {
         status = submit_near(copy, &far);
-        uct_cuda_gpu_context_pop(&near);
+        uct_cuda_ctx_leave(&near);
     }
 
     uct_cuda_context_put(context);

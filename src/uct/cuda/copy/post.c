@@ -2,7 +2,7 @@
 /* Check, choice of context, order of a stream, submission. */
 #include <uct/cuda/copy/post.h>
 
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/copy/method.h>
@@ -18,7 +18,7 @@
  * direction. Only the first block of a list fails for lack of resources. */
 static inline ucs_status_t
 get_stream(const uct_cuda_copier_t *copier, const uct_cuda_copy_t *copy,
-           bool is_next, const uct_cuda_gpu_context_t *context,
+           bool is_next, const uct_cuda_ctx_scope_t *context,
            uct_cuda_stream_t **stream)
 {
     const unsigned max_streams = copier->max_streams;
@@ -38,7 +38,7 @@ get_stream(const uct_cuda_copier_t *copier, const uct_cuda_copy_t *copy,
  * this process, make that context current and get a stream of it */
 static ucs_status_t use_direct(const uct_cuda_copier_t *copier,
                                const uct_cuda_copy_t *copy, bool is_next,
-                               uct_cuda_gpu_context_t *context,
+                               uct_cuda_ctx_scope_t *context,
                                uct_cuda_stream_t **stream)
 {
     const int device = context->device;
@@ -51,8 +51,8 @@ static ucs_status_t use_direct(const uct_cuda_copier_t *copier,
         return UCS_OK;
     }
 
-    uct_cuda_gpu_context_pop(context);
-    status = uct_cuda_gpu_context_push(cuda, device, context);
+    uct_cuda_ctx_leave(context);
+    status = uct_cuda_ctx_enter(cuda, device, context);
     return (status == UCS_OK) ?
                    get_stream(copier, copy, is_next, context, stream) :
                    status;
@@ -62,7 +62,7 @@ static ucs_status_t use_direct(const uct_cuda_copier_t *copier,
  * one made current (use_direct()). The caller pops @a context. */
 static ucs_status_t submit(uct_cuda_copier_t *copier,
                            const uct_cuda_copy_t *copy, bool has_more,
-                           bool is_next, uct_cuda_gpu_context_t *context)
+                           bool is_next, uct_cuda_ctx_scope_t *context)
 {
     uct_cuda_copy_coalescer_t *coalescer = &copier->coalescer;
     uct_cuda_stream_t *stream;
@@ -119,7 +119,7 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copier_t *copier,
                                 uct_cuda_copy_t *copy, bool has_more,
                                 bool is_next)
 {
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     ucs_status_t status;
 
     if (!is_next) {
@@ -141,7 +141,7 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copier_t *copier,
     }
 
     status = submit(copier, copy, has_more, is_next, &context);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     return status;
 }
 

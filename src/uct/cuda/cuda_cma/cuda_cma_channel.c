@@ -244,7 +244,7 @@ thread_start(const batch_t *batch, transfer_t *transfer)
         .copy = uct_cuda_cma_peer_copy,
         .arg  = batch->channel->peer
     };
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     ucs_status_t status;
 
     if (uct_cuda_copy_enter(copy, uct_cuda_end_host(), &context) != UCS_OK) {
@@ -255,7 +255,7 @@ thread_start(const batch_t *batch, transfer_t *transfer)
                                                  copy->remote.address,
                                                  copy->bytes, !copy->is_put,
                                                  &remote, &transfer->job);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     if (status != UCS_OK) {
         transfer->job = NULL;
         return status;

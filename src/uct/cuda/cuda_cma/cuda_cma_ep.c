@@ -7,7 +7,7 @@
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/copy/method.h>
@@ -238,7 +238,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
 {
     uct_cuda_cma_ep_t *ep           = (uct_cuda_cma_ep_t*)tl_ep;
     const uct_cuda_cma_rkey_t *rkey = uct_cuda_cma_rkey_get(uct_rkey);
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     uct_cuda_copy_t copy;
     ucs_status_t status;
     bool is_locked;
@@ -278,7 +278,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         status = plain_start(ep, &copy, context.device);
     }
 
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     return status;
 }
 

@@ -3,7 +3,7 @@
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>
@@ -169,7 +169,7 @@ copy_from_gpu_now(const uct_cuda_copy_t *copy, CUstream stream)
 
 /* Run a copy in a stream of the queue, with the copy's context current */
 typedef ucs_status_t (*run_func_t)(uct_ep_h ep, const uct_cuda_copy_t *copy,
-                                   const uct_cuda_gpu_context_t *context,
+                                   const uct_cuda_ctx_scope_t *context,
                                    uct_cuda_stream_t **stream_p);
 
 static ucs_status_t copy_by(run_func_t run, uct_ep_h ep, void *dst,
@@ -177,7 +177,7 @@ static ucs_status_t copy_by(run_func_t run, uct_ep_h ep, void *dst,
                             uct_completion_t *comp)
 {
     uct_cuda_stream_t *stream = NULL;
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     uct_cuda_copy_t copy;
     ucs_status_t status;
 
@@ -201,12 +201,12 @@ static ucs_status_t copy_by(run_func_t run, uct_ep_h ep, void *dst,
         status = copy_plainly(&copy, stream);
     }
 
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     return status;
 }
 
 static ucs_status_t run_short(uct_ep_h ep, const uct_cuda_copy_t *copy,
-                              const uct_cuda_gpu_context_t *context,
+                              const uct_cuda_ctx_scope_t *context,
                               uct_cuda_stream_t **stream_p)
 {
     const ucs_status_t status =
@@ -254,7 +254,7 @@ static ucs_status_t submit_start(uct_cuda_op_t *op, void *arg)
 }
 
 static ucs_status_t run_zcopy(uct_ep_h ep, const uct_cuda_copy_t *copy,
-                              const uct_cuda_gpu_context_t *context,
+                              const uct_cuda_ctx_scope_t *context,
                               uct_cuda_stream_t **stream_p)
 {
     uct_cuda_queue_t *queue = uct_cuda_ep_queue(ep);

@@ -4,7 +4,6 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/vmm.h>
 #include <uct/cuda/base/memory.h>
@@ -27,14 +26,14 @@ static uct_cuda_copy_memh_t nothing_to_do;
 
 /* Make a context current for an allocation on a device */
 static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
-                                        uct_cuda_gpu_context_t *context)
+                                        uct_cuda_ctx_scope_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     ucs_status_t status;
     CUcontext cuda;
     int device;
 
-    status = uct_cuda_gpu_context_push_any(gpu, 0, context);
+    status = uct_cuda_ctx_enter_any(gpu, 0, context);
     if (status != UCS_ERR_NO_DEVICE) {
         return status;
     }
@@ -45,7 +44,7 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
         return (uct_cuda_end_is_gpu(gpu) &&
                 (uct_cuda_ctx_own(uct_cuda_end_device(gpu), &cuda) ==
                  UCS_OK)) ?
-                       uct_cuda_gpu_context_push(
+                       uct_cuda_ctx_enter(
                                cuda, uct_cuda_end_device(gpu), context) :
                        UCS_ERR_NO_DEVICE;
     }
@@ -56,7 +55,7 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
     }
 
     /* stays retained: the memory lives in it */
-    return uct_cuda_gpu_context_push(cuda, device, context);
+    return uct_cuda_ctx_enter(cuda, device, context);
 }
 
 /* Allocate memory without a context, in whole granules, sharable by this type
@@ -132,7 +131,7 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      uct_cuda_copy_memh_t **memh_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     uct_cuda_copy_memh_t *memh;
     ucs_status_t status;
 
@@ -162,14 +161,14 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
         *length_p = memh->mapped_length;
     }
     (void)uct_cuda_ctx_current(&memh->context, &memh->context_id);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
 
     *address_p = (void*)memh->device_memory;
     *memh_p    = memh;
     return UCS_OK;
 
 err_pop:
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
 err_free:
     free(memh);
     return status;

@@ -4,7 +4,7 @@
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/file.h>
-#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/pointer.h>
 #include <uct/cuda/base/range.h>
@@ -406,10 +406,10 @@ static int pieces_descriptor(const export_slot_t *export)
 int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
 {
     const export_slot_t *export;
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     int fd = -1;
 
-    (void)uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0, &context);
+    (void)uct_cuda_ctx_enter_any(uct_cuda_end_none(), 0, &context);
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     if (is_current(notice) && !is_gone(&exports.slots[notice->slot])) {
@@ -419,7 +419,7 @@ int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
                          uct_cuda_node_handle_descriptor(&export->handle);
     }
     pthread_mutex_unlock(&exports.lock);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     return fd;
 }
 
@@ -747,7 +747,7 @@ size_t uct_cuda_node_exports_renew(uint64_t base, uint64_t length, void *answer)
                       UCT_CUDA_NODE_MAX_ANSWER);
     const uint64_t remaps          = uct_cuda_node_invalidation_remaps();
     uct_cuda_node_handle_t *handle = answer;
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     uct_cuda_memory_t memory;
     ucs_status_t status;
 
@@ -755,13 +755,13 @@ size_t uct_cuda_node_exports_renew(uint64_t base, uint64_t length, void *answer)
         return 0;
     }
 
-    (void)uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0, &context);
+    (void)uct_cuda_ctx_enter_any(uct_cuda_end_none(), 0, &context);
     uct_cuda_memory_query((void*)base, 1, &memory);
     status = ((memory.type == UCS_MEMORY_TYPE_CUDA) &&
               uct_cuda_range_holds(memory.base, memory.length, base, length)) ?
                      get((void*)base, &memory, handle) :
                      get_range((void*)base, length, handle);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     if (status != UCS_OK) {
         return 0;
     }

@@ -394,30 +394,43 @@ static bool has_no_descriptor(ucs_status_t status)
            (status == UCS_ERR_EXCEEDS_LIMIT);
 }
 
-/* Open the handle. If the driver refuses, close all kept mappings, then idle
- * mappings of the peer, and try again: this waits for work in their
- * contexts. */
+/* Close mappings that may prevent the driver from opening a handle: first all
+ * kept ones, then the peer's idle ones in other contexts of the device. This
+ * waits for work in their contexts. @return false: nothing is left to close */
+static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
+                     unsigned *step)
+{
+    if (*step == 0) {
+        *step = 1;
+        if (uct_cuda_node_unmap_all() > 0) {
+            return true;
+        }
+    }
+
+    if ((*step == 1) && (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
+        *step = 2;
+        (void)uct_cuda_node_unmap_all();
+        return true;
+    }
+
+    return false;
+}
+
+/* Open the handle; if the driver refuses, make way for it and try again */
 static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {
+    unsigned step = 0;
     ucs_status_t status;
 
     /* other mappings in this range are of memory freed by the peer */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
     uct_cuda_node_unmap_replaced(handle);
 
-    status = uct_cuda_node_handle_open(handle, device, mapped_p);
-    if ((status != UCS_OK) && !has_no_descriptor(status) &&
-        (uct_cuda_node_unmap_all() > 0)) {
+    do {
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
-    }
-
-    /* a mapping in another context of the device may be in the way */
-    if ((status != UCS_OK) && !has_no_descriptor(status) &&
-        (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
-        (void)uct_cuda_node_unmap_all();
-        status = uct_cuda_node_handle_open(handle, device, mapped_p);
-    }
+    } while ((status != UCS_OK) && !has_no_descriptor(status) &&
+             make_way(handle, device, &step));
 
     if (status == UCS_ERR_ALREADY_EXISTS) {
         log_overlapping(handle);

@@ -366,12 +366,12 @@ static void log_staged(int device, int peer, int32_t pid)
  * through host memory enter it */
 static ucs_status_t
 enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
-      uct_cuda_gpu_context_t *context)
+      uct_cuda_ctx_scope_t *context)
 {
     int device, peer;
     CUcontext kept;
 
-    if (uct_cuda_gpu_context_push_any(gpu, 0, context) != UCS_OK) {
+    if (uct_cuda_ctx_enter_any(gpu, 0, context) != UCS_OK) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -380,11 +380,11 @@ enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
         return UCS_OK;
     }
 
-    uct_cuda_gpu_context_pop(context);
+    uct_cuda_ctx_leave(context);
     peer = rkey->gpu.device;
-    if ((uct_cuda_gpu_context_push_kept(peer, context) != UCS_OK) &&
+    if ((uct_cuda_ctx_enter_kept(peer, context) != UCS_OK) &&
         ((uct_cuda_ctx_retain(peer, true, &kept) != UCS_OK) ||
-         (uct_cuda_gpu_context_push_kept(peer, context) != UCS_OK))) {
+         (uct_cuda_ctx_enter_kept(peer, context) != UCS_OK))) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -420,7 +420,7 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
                            uct_cuda_node_rkey_t **rkey_p)
 {
     uct_cuda_node_packed_rkey_t packed;
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     uct_cuda_node_rkey_t *rkey;
     ucs_status_t status;
     bool is_self;
@@ -461,7 +461,7 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
     rkey->reached = 1u << context.device;
     renew(&packed.handle);
     status = reach_check(&packed.handle, context.device, &rkey->stream);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     if (status != UCS_OK) {
         goto err_free;
     }
