@@ -487,7 +487,7 @@ uct_cuda_ctx_own_for(int device, CUcontext owner, CUdeviceptr memory)
 }
 
 
-/* ----------------------------------------------------------- enter and leave */
+/* ---------------------------------------------------------- enter and leave */
 
 static void release(const uct_cuda_ctx_scope_t *context)
 {
