@@ -33,8 +33,11 @@ FORMAT = 1
 MIB = 1 << 20
 MAX_WINDOW = 16
 SIZES = [4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
-WARM, REPEATS = 2, 5            # samples of a cell in one start
-ROUNDS = 4                      # starts of each variant for each pair of GPUs
+# samples of a cell in one start, before and with a timer; starts of one variant
+# differ by a tenth, and its first samples are slow (2 x H200)
+WARM, REPEATS = 5, 15
+QUICK_REPEATS = 5
+ROUNDS = 6                      # starts of each variant for each pair of GPUs
 MAX_PAIRS = 3
 START_LIMIT = 300               # seconds that one start may take
 READY, GO, DONE, DATA = 11, 12, 13, 100
@@ -157,10 +160,10 @@ class Rank:
                                 self.patterns[2 * (1 - self.rank) + index],
                                 ctypes.c_size_t(size)) == 0
 
-    def cell(self, direction, size, window):
+    def cell(self, repeats, direction, size, window):
         """Return the seconds of the timed samples, and the wrong ones' count."""
         seconds, wrong = [], 0
-        for number in range(WARM + REPEATS):
+        for number in range(WARM + repeats):
             took = self.sample(number % 2, direction, size, window)
             if number >= WARM:
                 seconds.append(took)
@@ -191,7 +194,7 @@ def run_rank(options, transfer):
         if rank == 0:
             tell(sys.stdout, module=transfer.loaded_module()[0])
         for planned_cell in planned:
-            seconds, wrong = own.cell(*planned_cell)
+            seconds, wrong = own.cell(options.repeats, *planned_cell)
             if rank == 1:
                 tell(said, wrong=wrong)
                 continue
@@ -352,7 +355,7 @@ class Result:
             os.replace(part, path)
 
 
-def run_start(kit, pair, variant, sizes):
+def run_start(kit, pair, variant, sizes, repeats):
     """Run one start; return its row, with an error instead of cells that did
     not run."""
     name, words, variables = variant
@@ -360,7 +363,7 @@ def run_start(kit, pair, variant, sizes):
     status, out, err = kit.launch(
         [sys.executable, kit.program, '--rank', '--libucp', kit.libucp,
          '--pair', '%d,%d' % tuple(pair),
-         '--sizes', ','.join(map(str, sizes))],
+         '--sizes', ','.join(map(str, sizes)), '--repeats', str(repeats)],
         words, variables, START_LIMIT)
     for line in out.splitlines():
         if not line.startswith('{'):
@@ -385,6 +388,14 @@ def rate(cell):
     return ways * size * window / statistics.median(cell['seconds']) / 1e9
 
 
+def against(ours, other):
+    """Return the median and the range of ratios of the same rounds, as text."""
+    ratios = [ours[number] / other[number] for number in ours
+              if number in other]
+    return '%.3f (%.3f..%.3f)' % (
+        statistics.median(ratios), min(ratios), max(ratios)) if ratios else '-'
+
+
 def summarize(content):
     """Return lines of a table a pair, and whether all bytes were right."""
     lines, wrong, failed = [], 0, 0
@@ -398,28 +409,27 @@ def summarize(content):
             for cell in row['cells']:
                 wrong += cell['wrong']
                 rates.setdefault((tuple(cell['cell']), row['variant']),
-                                 []).append(rate(cell))
-        lines += ['', 'GPU %d -> GPU %d, GB/s, medians of %d starts '
-                  '(least..most of ours)' % (pair[0], pair[1],
-                                             content['rounds']),
-                  '%-22s' % 'messages' + ''.join('%14s' % name
+                                 {})[row['round']] = rate(cell)
+        lines += ['', 'GPU %d -> GPU %d, GB/s, medians of %d starts; ratios of '
+                  'the same rounds' % (pair[0], pair[1], content['rounds']),
+                  '%-19s' % 'messages' + ''.join('%13s' % name
                                                  for name in names) +
-                  '   ours / best stock']
+                  '  ours / stock          ours / best stock']
         for cell in [tuple(cell) for cell in content['cells']]:
             direction, size, window = cell
-            medians = {name: statistics.median(rates[cell, name])
+            medians = {name: statistics.median(rates[cell, name].values())
                        for name in names if (cell, name) in rates}
-            stock = [medians[name] for name in medians
-                     if name.startswith('stock')]
-            text = '%-22s' % ('%d MiB, %s' % (
+            text = '%-19s' % ('%d MiB, %s' % (
                 size // MIB, 'both ways' if direction == 'both' else
                 '%d at once' % window))
-            text += ''.join('%14.1f' % medians[name] if name in medians else
-                            '%14s' % '-' for name in names)
-            if stock and 'ours' in medians:
-                all_of = rates[cell, 'ours']
-                text += '   %.3f (%.1f..%.1f)' % (
-                    medians['ours'] / max(stock), min(all_of), max(all_of))
+            text += ''.join('%13.1f' % medians[name] if name in medians else
+                            '%13s' % '-' for name in names)
+            best = max((name for name in medians if name.startswith('stock')),
+                       key=medians.get, default=None)
+            if 'stock' in medians and 'ours' in medians:
+                text += '  %-21s %s' % tuple(
+                    against(rates[cell, 'ours'], rates[cell, name])
+                    for name in ('stock', best))
             lines.append(text)
     lines += ['', '%d starts, %d failed; samples with a wrong byte: %d' %
               (len(content['starts']), failed, wrong)]
@@ -457,10 +467,12 @@ def run_all(kit, options):
         if max(pair) >= count:
             raise KitError('--gpus: there is no GPU %d' % max(pair))
     sizes = SIZES[:2] if options.quick else SIZES
-    rounds = 1 if options.quick else ROUNDS
+    rounds, repeats = (1, QUICK_REPEATS) if options.quick else (ROUNDS, REPEATS)
     variants = [VARIANTS[0], VARIANTS[3]] if options.quick else VARIANTS
-    starts = [(number, pair, variant) for number in range(rounds)
-              for pair in pairs for variant in variants]
+    # each round begins with another variant: a start's place in a round matters
+    starts = [(number, pair, variants[(number + place) % len(variants)])
+              for number in range(rounds) for pair in pairs
+              for place in range(len(variants))]
     print('%d GPUs (%s); pairs %s; %d variants x %d rounds: %d starts' % (
         count, machine['topo']['gpus'][0]['name'],
         ' '.join('%d->%d' % tuple(pair) for pair in pairs), len(variants),
@@ -476,7 +488,7 @@ def run_all(kit, options):
         options.output or now.strftime('mesh-kit-%Y%m%d-%H%M%S.json'),
         {'format': FORMAT, 'kit': kit.revision, 'ucx': '1.22.0',
          'date': now.strftime('%Y-%m-%d'), 'machine': machine,
-         'pairs': pairs, 'rounds': rounds, 'repeats': REPEATS,
+         'pairs': pairs, 'rounds': rounds, 'repeats': repeats,
          'cells': cells(sizes),
          'variants': [{'name': name, 'options': words, 'variables': variables}
                       for name, words, variables in variants],
@@ -486,7 +498,7 @@ def run_all(kit, options):
     result.save()
     began = time.monotonic()
     for index, (number, pair, variant) in enumerate(starts):
-        row = run_start(kit, pair, variant, sizes)
+        row = run_start(kit, pair, variant, sizes, repeats)
         row['round'] = number
         result.content['starts'].append(row)
         result.save()
@@ -541,6 +553,7 @@ def parse():
         parser.add_argument(name, action='store_true', help=argparse.SUPPRESS)
     for name in ('--libucp', '--pair', '--sizes'):
         parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument('--repeats', type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.gpus and not re.match(r'\d+,\d+$', options.gpus):
         parser.error('--gpus: %s is not two GPUs, such as 0,1' % options.gpus)

@@ -84,7 +84,7 @@ mesh_kit_used() {
     "$ucx_mp_top/contrib/mesh-kit" --no-install --output "$folder/mesh-kit.pyz" ||
         return
     cd "$folder" || return
-    passing_on ': 24 starts$' python3 mesh-kit.pyz --emulate cedar --plan ||
+    passing_on ': 36 starts$' python3 mesh-kit.pyz --emulate cedar --plan ||
         return
     passing_on '^2 starts, 0 failed; samples with a wrong byte: 0$' \
         python3 mesh-kit.pyz --emulate cedar --quick --output result.json ||
