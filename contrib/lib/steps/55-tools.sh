@@ -152,6 +152,48 @@ tools_instructions() {
 step instructions full 120 tools_instructions \
      "a put: number of instructions in the module, no allocation"
 
+# A program on an emulated node under valgrind: a copy from beyond the end of a host
+# block is reported with the call, the same copy from a larger block is not
+tools_valgrind() {
+    have valgrind || { skip "no valgrind"; return; }
+    local -x CUEMU_GPU_MEMORY=256M      # valgrind keeps a record of all mapped memory
+    local folder=$ucx_mp_build/valgrind
+    local run=("$ucx_mp_prefix/bin/ucx_mp_run" --quiet --emulate beluga --slowdown 1)
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    cat > "$folder/overrun.c" <<'C'
+#include <cuda.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+    char *host = calloc(1, atoi(argv[1]));
+    CUdeviceptr memory;
+    CUcontext context;
+
+    return cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) ||
+           cuCtxSetCurrent(context) || cuMemAlloc(&memory, 64) ||
+           cuMemcpyHtoD(memory, host, 64) || cuMemcpyDtoH(host, memory, 32);
+}
+C
+    gcc -g -I"$ucx_mp_build/deps/cuda/include" -o "$folder/overrun" \
+        "$folder/overrun.c" -L"$ucx_mp_prefix/lib/ucx-mp/cuemu" -l:libcuda.so.1 ||
+        return
+    passing_on 'ERROR SUMMARY: 0 errors' "${run[@]}" valgrind --leak-check=no \
+        --error-exitcode=9 "$folder/overrun" 64 || return
+    if "${run[@]}" valgrind --leak-check=no --error-exitcode=9 \
+           "$folder/overrun" 32 > "$folder/said" 2>&1; then
+        echo "a copy of 64 bytes from a block of 32 is not reported"
+        return 1
+    fi
+    grep -q 'after a block of size 32' "$folder/said" &&
+        grep -q 'by .*: main (overrun.c:1[0-9])' "$folder/said" ||
+        { cat "$folder/said"; return 1; }
+}
+
+step valgrind full 120 tools_valgrind \
+     "a program on an emulated node under valgrind"
+
 # Instructions for plans of a collective: a communicator's first one, and one for
 # a new size, which delays calls of some us. Limits are a quarter above the
 # current values. The daily run omits similar ones.

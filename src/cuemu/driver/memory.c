@@ -26,6 +26,7 @@
 #define CUEMU_VA_SIZE     0x010000000000ull /* bytes of address space reserved
                                                per process */
 #define CUEMU_VA_LATER_SIZE 0x004000000000ull /* of these, CUEMU_VA_LATER */
+#define CUEMU_VA_STEP     ((uint64_t)4 << 30) /* reserved at once */
 #define CUEMU_SMALL_MAX   ((uint64_t)1 << 20)
 #define CUEMU_SMALL_UNIT  512
 #define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)
@@ -104,19 +105,28 @@ static uint64_t cuemu_va_begin(cuemu_va_area_t area, uint64_t *end_p)
     return (area == CUEMU_VA_LATER) ? split : begin;
 }
 
-/* Reserve an area at its first use. Returns 0 or -1. */
+/* Reserve an area up to this address at least, in large steps: valgrind keeps
+   20 MB for each GiB. Returns 0 or -1. */
 static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t end)
 {
-    static uint64_t arenas[CUEMU_VA_AREAS];
+    static struct {
+        uint64_t begin, end;
+    } arenas[CUEMU_VA_AREAS];
+    uint64_t *end_p = &arenas[area].end;
 
-    if ((arenas[area] != begin) &&
-        (cuemu_va_map(begin, end - begin, PROT_NONE,
+    if (arenas[area].begin != begin) {
+        arenas[area].begin = *end_p = begin;
+    }
+
+    end = (end + CUEMU_VA_STEP - 1) & ~(CUEMU_VA_STEP - 1);
+    if ((end > *end_p) &&
+        (cuemu_va_map(*end_p, end - *end_p, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
                       MAP_FIXED_NOREPLACE, -1, 0) != 0)) {
         return -1;
     }
 
-    arenas[area] = begin;
+    *end_p = (end > *end_p) ? end : *end_p;
     return 0;
 }
 
@@ -134,10 +144,6 @@ uint64_t cuemu_va_reserve(cuemu_va_area_t area, uint64_t size, uint64_t align)
     size_t i;
 
     begin = cuemu_va_begin(area, &end);
-    if (cuemu_va_arena(area, begin, end) != 0) {
-        return 0;
-    }
-
     size  = (size + CUEMU_GRANULE - 1) & ~(CUEMU_GRANULE - 1);
     align = (align < CUEMU_GRANULE) ? CUEMU_GRANULE : align;
     base  = (begin + align - 1) & ~(align - 1);
@@ -152,6 +158,7 @@ uint64_t cuemu_va_reserve(cuemu_va_area_t area, uint64_t size, uint64_t align)
     }
 
     return ((base <= end) && (size <= end - base) &&
+            (cuemu_va_arena(area, begin, base + size) == 0) &&
             (cuemu_va_insert(i, base, size) == 0)) ?
                    base : 0;
 }
