@@ -21,6 +21,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -565,6 +566,8 @@ def main():
     if options.rank:
         from ucx_mp import _transfer
         run_rank(options, _transfer)
+    # the reader of our output may end early, as head does
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if options.show:
         return show(options.show)
     folder = tempfile.mkdtemp(prefix='mesh-kit.')
