@@ -123,3 +123,67 @@ UCX_MP_MPI_DEFINE(Error_class, (code, error_class), int code, int *error_class)
     pthread_mutex_unlock(&codes.lock);
     return rc;
 }
+
+#ifndef OPEN_MPI
+
+/* Error handlers of the program's communicators that are noticed */
+#define MAX_HANDLERS 16
+
+static struct {
+    pthread_mutex_t              lock;
+    unsigned                     count;
+    MPI_Comm_errhandler_function *functions[MAX_HANDLERS];
+} handlers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The handler may call the MPI, too: note the error after it */
+static void handler_call(unsigned i, MPI_Comm *comm, int *code)
+{
+    const int given = *code;
+
+    handlers.functions[i](comm, code);
+    ucx_mp_mpi_handled.seen = given;
+}
+
+#define FOR_EACH_HANDLER(_) \
+    _(0) _(1) _(2) _(3) _(4) _(5) _(6) _(7) \
+    _(8) _(9) _(10) _(11) _(12) _(13) _(14) _(15)
+
+#define DEFINE_HANDLER(_i) \
+    static void handler_##_i(MPI_Comm *comm, int *code, ...) \
+    { \
+        handler_call(_i, comm, code); \
+    }
+FOR_EACH_HANDLER(DEFINE_HANDLER)
+
+#define NAME_HANDLER(_i) handler_##_i,
+static MPI_Comm_errhandler_function *const noticing[MAX_HANDLERS] = {
+    FOR_EACH_HANDLER(NAME_HANDLER)
+};
+
+/* Return a handler that calls the program's, and notes the error; or the
+   program's, if it has too many. Fortran's has the same arguments. */
+static MPI_Comm_errhandler_function *
+handler_noticing(MPI_Comm_errhandler_function *function)
+{
+    unsigned i = 0;
+
+    pthread_mutex_lock(&handlers.lock);
+    while ((i < handlers.count) && (handlers.functions[i] != function)) {
+        ++i;
+    }
+    if ((i == handlers.count) && (i < MAX_HANDLERS)) {
+        handlers.functions[handlers.count++] = function;
+    }
+    pthread_mutex_unlock(&handlers.lock);
+    return (i < MAX_HANDLERS) ? noticing[i] : function;
+}
+
+UCX_MP_MPI_DEFINE(Comm_create_errhandler, (function, handler),
+                  MPI_Comm_errhandler_function *function,
+                  MPI_Errhandler *handler)
+{
+    ucx_mp_mpi_pmpi_find_calls();
+    return ucx_mp_mpi_pmpi.Comm_create_errhandler(
+            (function != NULL) ? handler_noticing(function) : NULL, handler);
+}
+#endif

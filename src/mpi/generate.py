@@ -343,7 +343,8 @@ class Call:
         print('\nUCX_MP_MPI_DEFINE(%s, (%s), %s)\n{' % (
             name, self.words(), ', '.join(KINDS[kind][large] + word for
                                           kind, word in self.arguments)))
-        real = 'ucx_mp_mpi_pmpi.%s(%s)' % (name, self.words())
+        real = 'UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi.%s(%s))' % (name,
+                                                              self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
         if self.arrives():
@@ -603,7 +604,8 @@ def write_lists(third, fourth):
     for name, arguments in ASKING.items():
         Call(name, arguments).declare()
     write_list('UCX_MP_MPI_ASKING', ASKING)
-    write_list('UCX_MP_MPI_OF_MPICH', ['Improbe', 'Mprobe'])
+    write_list('UCX_MP_MPI_OF_MPICH',
+               ['Comm_create_errhandler', 'Improbe', 'Mprobe'])
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
           '#define UCX_MP_MPI_OF_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_WRAPPED(_) \\\n'

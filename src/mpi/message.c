@@ -186,8 +186,8 @@ call_checks_type(ucx_mp_mpi_call_t *call, ucx_mp_mpi_element_t *element,
                  MPI_Datatype datatype)
 {
     if (!__atomic_load_n(&element->is_judged, __ATOMIC_RELAXED)) {
-        call->rc = ucx_mp_mpi_pmpi.Send(call, 1, datatype, MPI_PROC_NULL, 0,
-                                        call->comm);
+        call->rc = UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi.Send(
+                call, 1, datatype, MPI_PROC_NULL, 0, call->comm));
         __atomic_store_n(&element->is_judged, call->rc == MPI_SUCCESS,
                          __ATOMIC_RELAXED);
     }

@@ -13,6 +13,10 @@ ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
 bool ucx_mp_mpi_pmpi_found;
 ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
 int ucx_mp_mpi_tools_state = UCX_MP_MPI_TOOLS_UNKNOWN;
+#ifndef OPEN_MPI
+__thread ucx_mp_mpi_handled_t ucx_mp_mpi_handled
+        __attribute__((tls_model("initial-exec")));
+#endif
 
 static void *real_handle; /* MPI library, for dlsym() */
 

@@ -113,6 +113,63 @@ static inline bool ucx_mp_mpi_has_tools(void)
            UCX_MP_MPI_TOOLS_SOME;
 }
 
+#ifdef OPEN_MPI
+#define UCX_MP_MPI_JUDGED(_call) (_call)
+#define UCX_MP_MPI_OWN(_name, _words, ...) static int own_##_name(__VA_ARGS__)
+#else
+/* MPICH 5 returns MPI_SUCCESS after an error if the program's error handler
+   returns. */
+typedef struct {
+    int seen; /* error code for which such a handler was called, or success */
+    int told; /* the one that a wrapper took for the MPI's result */
+} ucx_mp_mpi_handled_t;
+
+extern __thread ucx_mp_mpi_handled_t ucx_mp_mpi_handled
+        __attribute__((tls_model("initial-exec")));
+
+static inline void ucx_mp_mpi_handled_begin(void)
+{
+    ucx_mp_mpi_handled.seen = MPI_SUCCESS;
+    ucx_mp_mpi_handled.told = MPI_SUCCESS;
+}
+
+static inline int ucx_mp_mpi_handled_end(int rc)
+{
+    if (__builtin_expect((rc != MPI_SUCCESS) ||
+                         (ucx_mp_mpi_handled.seen == MPI_SUCCESS), 1)) {
+        return rc;
+    }
+
+    ucx_mp_mpi_handled.told = ucx_mp_mpi_handled.seen;
+    return ucx_mp_mpi_handled.told;
+}
+
+/* Return a wrapper's result as the MPI does. */
+static inline int ucx_mp_mpi_handled_return(int rc)
+{
+    if (__builtin_expect((rc != MPI_SUCCESS) &&
+                         (rc == ucx_mp_mpi_handled.told), 0)) {
+        ucx_mp_mpi_handled.told = MPI_SUCCESS;
+        return MPI_SUCCESS;
+    }
+    return rc;
+}
+
+/* Call a function of the MPI. @return Its result, or the error for which it
+   called the program's error handler. */
+#define UCX_MP_MPI_JUDGED(_call) \
+    (ucx_mp_mpi_handled_begin(), ucx_mp_mpi_handled_end(_call))
+
+#define UCX_MP_MPI_OWN(_name, _words, ...) \
+    static int body_##_name(__VA_ARGS__); \
+    static int own_##_name(__VA_ARGS__) \
+    { \
+        return ucx_mp_mpi_handled_return(body_##_name _words); \
+    } \
+    \
+    static int body_##_name(__VA_ARGS__)
+#endif
+
 /*
  * Define a wrapper under both names of an MPI function. PMPI_ runs the body.
  * MPI_ calls a tool's function if there is one, and the tool calls PMPI_;
@@ -134,7 +191,7 @@ static inline bool ucx_mp_mpi_has_tools(void)
         return own_##_name _words; \
     } \
     \
-    static int own_##_name(__VA_ARGS__)
+    UCX_MP_MPI_OWN(_name, _words, __VA_ARGS__)
 
 /* Return the address of a variable of the MPI; NULL: the MPI has no such
    variable. Call after ucx_mp_mpi_pmpi_find() or

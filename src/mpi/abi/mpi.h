@@ -192,6 +192,7 @@ enum {
 typedef int MPI_Grequest_query_function(void *extra, MPI_Status *status);
 typedef int MPI_Grequest_free_function(void *extra);
 typedef int MPI_Grequest_cancel_function(void *extra, int is_complete);
+typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *code, ...);
 typedef int MPI_Comm_copy_attr_function(MPI_Comm comm, int keyval, void *extra,
                                         void *value, void *new_value,
                                         int *is_copied);
@@ -234,6 +235,9 @@ UCX_MP_ABI_DECLARE(Comm_create, MPI_Comm comm, MPI_Group group,
                    MPI_Comm *new_comm)
 UCX_MP_ABI_DECLARE(Comm_create_group, MPI_Comm comm, MPI_Group group, int tag,
                    MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_create_errhandler,
+                   MPI_Comm_errhandler_function *function,
+                   MPI_Errhandler *handler)
 UCX_MP_ABI_DECLARE(Comm_create_keyval, MPI_Comm_copy_attr_function *copy,
                    MPI_Comm_delete_attr_function *destroy, int *keyval,
                    void *extra)
