@@ -220,13 +220,19 @@ static void early_count(ucx_mp_mpi_comm_t *state)
 }
 
 /* Duplicate a communicator of which no other thread uses the error handler
-   meanwhile. MPI_Comm_dup() would copy the program's attributes. @return
-   Whether the MPI has done so. */
+   meanwhile. MPI_Comm_dup() would copy the program's attributes. MPI_COMM_WORLD
+   keeps its handler in MPI_Init(): if a call has set MPI_ERRORS_ARE_FATAL,
+   MPICH 4.0 crashes after an error on an intercommunicator that inherits it,
+   and may end one rank alone. @return Whether the MPI has done so. */
 static bool comm_split(MPI_Comm comm, int rank, MPI_Comm *duplicate)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     MPI_Errhandler handler;
     bool is_made;
+
+    if (comm == real->comm_world) {
+        return real->Comm_split(comm, 0, rank, duplicate) == MPI_SUCCESS;
+    }
 
     if ((real->Comm_get_errhandler(comm, &handler) != MPI_SUCCESS) ||
         (real->Comm_set_errhandler(comm, real->errors_return) !=

@@ -5,7 +5,7 @@
  * times.
  *
  * ucx_mp_communicators [--host N] [--gpu N] [--calls N] [--first N] [--times N]
- *                      [--seed N]
+ *                      [--seed N] [--fatal 1]
  *   --host N   N communicators are made, used with host memory and kept: no
  *              additional descriptor, and no file of this project
  *   --gpu N    and N with GPU buffers
@@ -14,6 +14,7 @@
  *   --first N  N new sizes of each collective with GPU buffers: time of the
  *              first call, and of the second
  *   --times N  N calls each with host buffers: their time
+ *   --fatal 1  alone: an error on an intercommunicator ends all ranks
  *
  * Prints one line of results; the exit status is 0 if nothing was wrong.
  */
@@ -31,7 +32,8 @@
 #define MAX_COUNT 3000
 
 static struct {
-    int num_host, num_gpu, num_calls, num_first, num_times, seed;
+    int num_host, num_gpu, num_calls, num_first, num_times, seed,
+        is_fatal;
 } options = {.num_calls = 60, .seed = 1};
 
 static int rank, size, wrong;
@@ -444,6 +446,8 @@ static void parse(int argc, char **argv)
         NUMBER("first", num_first, "calls of host memory before"),
         NUMBER("times", num_times, "calls that are timed"),
         NUMBER("seed", seed, "what happens follows from this number"),
+        UCX_MP_NUMBER("fatal", options.is_fatal, 0, 1, "1",
+                      "an error on an intercommunicator ends all ranks"),
         {.name = NULL}
     };
 #undef NUMBER
@@ -501,6 +505,23 @@ static void errors_all(void)
 }
 #endif
 
+/* An error of one rank, with the error handler that an intercommunicator has by
+   default, ends the others, which wait for this one. */
+static void end_all(void)
+{
+    const int is_left = (rank == 0);
+    MPI_Comm side, both;
+    int value = 0;
+
+    MPI_Comm_split(MPI_COMM_WORLD, is_left, rank, &side);
+    MPI_Intercomm_create(side, 0, MPI_COMM_WORLD, is_left, 0, &both);
+    if (is_left) {
+        MPI_Send(&value, 1, MPI_INT, size, 0, both);
+    } else {
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, both, MPI_STATUS_IGNORE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int on_gpus, all[2], mine[2];
@@ -510,6 +531,10 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&rank, &size);
     parse(argc, argv);
+    if (options.is_fatal) {
+        end_all();
+        return ucx_mp_finish(1);
+    }
 
     orders(MPI_COMM_WORLD);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);

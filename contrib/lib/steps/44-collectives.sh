@@ -567,6 +567,16 @@ communicators_stdin() {
         "$mpirun" -n 2 sh -c 'exec "$@" 0<&-' sh "$programs/ucx_mp_communicators" --calls 5
 }
 
+# communicators_fatal MPI: an error on an intercommunicator ends all ranks, by the MPI
+communicators_fatal() {
+    local mpirun programs rc=0 log=$ucx_mp_build/log/communicators-fatal.out
+    mpi_tools "$1" || return
+    timeout 30 "$mpi_run" --quiet --emulate beluga --slowdown 1 --collectives y "$mpirun" -n 2 \
+        "$programs/ucx_mp_communicators" --fatal 1 > "$log" 2>&1 || rc=$?
+    [ $rc -ne 0 ] && [ $rc -ne 124 ] && grep 'nvalid rank' "$log" &&
+        ! grep 'Segmentation fault' "$log" || { tail -n 20 "$log"; return 1; }
+}
+
 # communicators_unlike: some ranks use the library without functions of MPI 4, with an MPI that has
 # them: they count calls differently, so no GPUs are used; this is reported
 communicators_unlike() {
@@ -735,6 +745,8 @@ step communicators full 60 "communicators_mixed distribution 3" \
 step communicators-without full 60 communicators_without \
      "some ranks lack the MPI interposition library: right sums, no hang"
 step communicators-stdin full 30 communicators_stdin "MPICH ranks with closed standard input"
+step communicators-fatal full 60 "communicators_fatal mpich" \
+     "an error on an intercommunicator of MPICH ends all ranks"
 step communicators-unlike full 60 communicators_unlike \
      "some ranks load an older MPI interposition library"
 step communicators-many full 60 "communicators_many distribution 10000 2000" \
