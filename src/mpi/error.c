@@ -126,21 +126,24 @@ UCX_MP_MPI_DEFINE(Error_class, (code, error_class), int code, int *error_class)
 
 #ifndef OPEN_MPI
 
-/* Error handlers of the program's communicators that are noticed */
+/* Error handlers of the program that are noticed */
 #define MAX_HANDLERS 16
 
+/* Of communicators, and of windows: `handle` points to one */
+typedef void handler_t(void *handle, int *code, ...);
+
 static struct {
-    pthread_mutex_t              lock;
-    unsigned                     count;
-    MPI_Comm_errhandler_function *functions[MAX_HANDLERS];
+    pthread_mutex_t lock;
+    unsigned        count;
+    handler_t       *functions[MAX_HANDLERS];
 } handlers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The handler may call the MPI, too: note the error after it */
-static void handler_call(unsigned i, MPI_Comm *comm, int *code)
+static void handler_call(unsigned i, void *handle, int *code)
 {
     const int given = *code;
 
-    handlers.functions[i](comm, code);
+    handlers.functions[i](handle, code);
     ucx_mp_mpi_handled.seen = given;
 }
 
@@ -149,23 +152,26 @@ static void handler_call(unsigned i, MPI_Comm *comm, int *code)
     _(8) _(9) _(10) _(11) _(12) _(13) _(14) _(15)
 
 #define DEFINE_HANDLER(_i) \
-    static void handler_##_i(MPI_Comm *comm, int *code, ...) \
+    static void handler_##_i(void *handle, int *code, ...) \
     { \
-        handler_call(_i, comm, code); \
+        handler_call(_i, handle, code); \
     }
 FOR_EACH_HANDLER(DEFINE_HANDLER)
 
 #define NAME_HANDLER(_i) handler_##_i,
-static MPI_Comm_errhandler_function *const noticing[MAX_HANDLERS] = {
+static handler_t *const noticing[MAX_HANDLERS] = {
     FOR_EACH_HANDLER(NAME_HANDLER)
 };
 
 /* Return a handler that calls the program's, and notes the error; or the
-   program's, if it has too many. Fortran's has the same arguments. */
-static MPI_Comm_errhandler_function *
-handler_noticing(MPI_Comm_errhandler_function *function)
+   program's, if it has none or too many. Fortran's has the same arguments. */
+static handler_t *handler_noticing(handler_t *function)
 {
     unsigned i = 0;
+
+    if (function == NULL) {
+        return NULL;
+    }
 
     pthread_mutex_lock(&handlers.lock);
     while ((i < handlers.count) && (handlers.functions[i] != function)) {
@@ -184,6 +190,17 @@ UCX_MP_MPI_DEFINE(Comm_create_errhandler, (function, handler),
 {
     ucx_mp_mpi_pmpi_find_calls();
     return ucx_mp_mpi_pmpi.Comm_create_errhandler(
-            (function != NULL) ? handler_noticing(function) : NULL, handler);
+            (MPI_Comm_errhandler_function*)handler_noticing(
+                    (handler_t*)function), handler);
+}
+
+UCX_MP_MPI_DEFINE(Win_create_errhandler, (function, handler),
+                  MPI_Win_errhandler_function *function,
+                  MPI_Errhandler *handler)
+{
+    ucx_mp_mpi_pmpi_find_calls();
+    return ucx_mp_mpi_pmpi.Win_create_errhandler(
+            (MPI_Win_errhandler_function*)handler_noticing(
+                    (handler_t*)function), handler);
 }
 #endif

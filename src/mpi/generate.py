@@ -605,7 +605,8 @@ def write_lists(third, fourth):
         Call(name, arguments).declare()
     write_list('UCX_MP_MPI_ASKING', ASKING)
     write_list('UCX_MP_MPI_OF_MPICH',
-               ['Comm_create_errhandler', 'Improbe', 'Mprobe'])
+               ['Comm_create_errhandler', 'Improbe', 'Mprobe',
+                'Win_create_errhandler'])
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
           '#define UCX_MP_MPI_OF_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_WRAPPED(_) \\\n'

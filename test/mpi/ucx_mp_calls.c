@@ -290,6 +290,16 @@ static void try_windows(void)
             MPI_Fetch_and_op(gpu, other, MPI_INT, me, 0, MPI_MAX, win));
     CHANGED("MPI_Compare_and_swap", 5,
             MPI_Compare_and_swap(gpu, gpu, other, MPI_INT, me, 0, win));
+
+    handled = 0;
+    fill(other, 6);
+    (void)MPI_Get(ARGS(other), world_size, 0, COUNT, MPI_INT, win);
+    MPI_Win_flush_all(win);
+    if (handled != 1) {
+        wrong("the errors of a wrong MPI_Get", "are more or less than one");
+    }
+    handled = 0;
+    done("MPI_Get of no rank", MPI_SUCCESS, other, 6);
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
 

@@ -193,6 +193,7 @@ typedef int MPI_Grequest_query_function(void *extra, MPI_Status *status);
 typedef int MPI_Grequest_free_function(void *extra);
 typedef int MPI_Grequest_cancel_function(void *extra, int is_complete);
 typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *code, ...);
+typedef void MPI_Win_errhandler_function(MPI_Win *win, int *code, ...);
 typedef int MPI_Comm_copy_attr_function(MPI_Comm comm, int keyval, void *extra,
                                         void *value, void *new_value,
                                         int *is_copied);
@@ -401,6 +402,8 @@ UCX_MP_ABI_DECLARE(Win_create, void *base, MPI_Aint size, int unit,
                    MPI_Info info, MPI_Comm comm, MPI_Win *win)
 UCX_MP_ABI_DECLARE(Win_create_c, void *base, MPI_Aint size, MPI_Aint unit,
                    MPI_Info info, MPI_Comm comm, MPI_Win *win)
+UCX_MP_ABI_DECLARE(Win_create_errhandler, MPI_Win_errhandler_function *function,
+                   MPI_Errhandler *handler)
 UCX_MP_ABI_DECLARE(Win_fence, int assertion, MPI_Win win)
 UCX_MP_ABI_DECLARE(Win_flush, int rank, MPI_Win win)
 UCX_MP_ABI_DECLARE(Win_flush_all, MPI_Win win)
