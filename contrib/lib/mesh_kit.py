@@ -21,7 +21,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -34,8 +33,8 @@ FORMAT = 1
 MIB = 1 << 20
 MAX_WINDOW = 16
 SIZES = [4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB]
-# samples of a cell in one start, before and with a timer; starts of one variant
-# differ by a tenth, and its first samples are slow (2 x H200)
+# samples of a cell in one start, before and with a timer. Starts of one variant
+# differ by up to a third, and the first samples are slow (2 x H200).
 WARM, REPEATS = 5, 15
 QUICK_REPEATS = 5
 ROUNDS = 6                      # starts of each variant for each pair of GPUs
@@ -389,12 +388,18 @@ def rate(cell):
     return ways * size * window / statistics.median(cell['seconds']) / 1e9
 
 
-def against(ours, other):
-    """Return the median and the range of ratios of the same rounds, as text."""
-    ratios = [ours[number] / other[number] for number in ours
-              if number in other]
+def against(ours, others):
+    """Return the median and the range of our ratios to the variant with the
+    largest median, in the rounds that both have; as text."""
+    found = [(statistics.median(other.values()),
+              [ours[number] / other[number] for number in ours
+               if number in other]) for other in others if other]
+    found = [(rate, ratios) for rate, ratios in found if ratios]
+    if not found:
+        return '-'
+    _, ratios = max(found)
     return '%.3f (%.3f..%.3f)' % (
-        statistics.median(ratios), min(ratios), max(ratios)) if ratios else '-'
+        statistics.median(ratios), min(ratios), max(ratios))
 
 
 def summarize(content):
@@ -425,12 +430,12 @@ def summarize(content):
                 '%d at once' % window))
             text += ''.join('%13.1f' % medians[name] if name in medians else
                             '%13s' % '-' for name in names)
-            best = max((name for name in medians if name.startswith('stock')),
-                       key=medians.get, default=None)
-            if 'stock' in medians and 'ours' in medians:
-                text += '  %-21s %s' % tuple(
-                    against(rates[cell, 'ours'], rates[cell, name])
-                    for name in ('stock', best))
+            if 'ours' in medians:
+                ours = rates[cell, 'ours']
+                text += '  %-21s %s' % (
+                    against(ours, [rates.get((cell, 'stock'), {})]),
+                    against(ours, [rates[cell, name] for name in medians
+                                   if name.startswith('stock')]))
             lines.append(text)
     lines += ['', '%d starts, %d failed; samples with a wrong byte: %d' %
               (len(content['starts']), failed, wrong)]
@@ -566,8 +571,6 @@ def main():
     if options.rank:
         from ucx_mp import _transfer
         run_rank(options, _transfer)
-    # the reader of our output may end early, as head does
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if options.show:
         return show(options.show)
     folder = tempfile.mkdtemp(prefix='mesh-kit.')
@@ -582,6 +585,12 @@ def main():
         print('mesh-kit: interrupted; the result file has the starts so far',
               file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # the reader has ended, as head does; nothing more is said at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print('mesh-kit: nobody reads the output; a result file has the starts '
+              'so far', file=sys.stderr)
+        return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -68,9 +68,22 @@ assert stat.S_ISFIFO(os.stat(pipe).st_mode) and b'"a": 1' in os.read(reader, 99)
 host = socket.gethostname()
 kit = types.SimpleNamespace(libucp='', program='', launch=lambda *_: (
     1, '', '[%s:7] /home/someone/x: %s\n' % (host, 'someone, someones')))
-row = mesh_kit.run_start(kit, (0, 1), mesh_kit.VARIANTS[0], [4])
+row = mesh_kit.run_start(kit, (0, 1), mesh_kit.VARIANTS[0], [4], 5)
 assert row['error'] == '[HOST:7] $HOME/x: USER, someones', row
 assert row['log'].strip() == row['error'], row
+
+# rates of two rounds; the start of the default settings in the second one failed
+cell = ['one', 1 << 20, 1]
+rows = [{'pair': [0, 1], 'variant': name, 'round': number, 'cells': [
+             {'cell': cell, 'wrong': 0, 'seconds': [(1 << 20) / rate / 1e9]}]}
+        for name, rates in (('stock', [5]), ('stock-get', [10, 20]),
+                            ('ours', [20, 10]))
+        for number, rate in enumerate(rates)]
+lines, _ = mesh_kit.summarize({
+    'pairs': [[0, 1]], 'rounds': 2, 'cells': [cell], 'starts': rows,
+    'variants': [{'name': name} for name in ('stock', 'stock-get', 'ours')]})
+assert lines[3].split()[-4:] == ['4.000', '(4.000..4.000)',
+                                 '1.250', '(0.500..2.000)'], lines
 PYTHON
 }
 
@@ -86,6 +99,8 @@ mesh_kit_used() {
     cd "$folder" || return
     passing_on ': 36 starts$' python3 mesh-kit.pyz --emulate cedar --plan ||
         return
+    python3 mesh-kit.pyz --emulate cedar --plan | grep -m1 '^round 2' |
+        grep -q 'stock-put' || { echo "round 2 begins with stock"; return 1; }
     passing_on '^2 starts, 0 failed; samples with a wrong byte: 0$' \
         python3 mesh-kit.pyz --emulate cedar --quick --output result.json ||
         return

@@ -122,9 +122,9 @@ void cuemu_mem_remove(cuemu_mem_t *mem);
 /* Where addresses come from. The real driver (H200, 580) reserves some for
    imported memory and variables of modules only when they are needed. */
 typedef enum {
-    CUEMU_VA_FIRST, /* reserved with the first memory of a process */
-    CUEMU_VA_LATER, /* reserved with the first import or variable above
-                       CUEMU_SMALL_MAX */
+    CUEMU_VA_FIRST, /* used from the first memory of a process on */
+    CUEMU_VA_LATER, /* used from the first import or variable above
+                       CUEMU_SMALL_MAX on */
     CUEMU_VA_AREAS
 } cuemu_va_area_t;
 

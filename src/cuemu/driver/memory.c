@@ -23,10 +23,10 @@
 #include <unistd.h>
 
 #define CUEMU_VA_BASE     0x110000000000ull
-#define CUEMU_VA_SIZE     0x010000000000ull /* bytes of address space reserved
-                                               per process */
+#define CUEMU_VA_SIZE     0x010000000000ull /* bytes of addresses of each
+                                               process */
 #define CUEMU_VA_LATER_SIZE 0x004000000000ull /* of these, CUEMU_VA_LATER */
-#define CUEMU_VA_STEP     ((uint64_t)4 << 30) /* reserved at once */
+#define CUEMU_VA_STEP     ((uint64_t)4 << 30) /* reserved at a time */
 #define CUEMU_SMALL_MAX   ((uint64_t)1 << 20)
 #define CUEMU_SMALL_UNIT  512
 #define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)
@@ -105,17 +105,35 @@ static uint64_t cuemu_va_begin(cuemu_va_area_t area, uint64_t *end_p)
     return (area == CUEMU_VA_LATER) ? split : begin;
 }
 
-/* Reserve an area up to this address at least, in large steps: valgrind keeps
+/* Return the bytes to reserve at once: at first room for all memory of the GPUs
+   twice, as the real driver reserves its addresses before they are needed. */
+static uint64_t cuemu_va_first_step(void)
+{
+    uint64_t bytes = 0;
+    int i;
+
+    for (i = 0; i < cuemu_session.node->num_gpus; ++i) {
+        bytes += 2 * cuemu_session.shared->gpu_bytes[i];
+    }
+
+    return bytes;
+}
+
+/* Reserve an area up to this address at least, not all of it: valgrind keeps
    20 MB for each GiB. Returns 0 or -1. */
-static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t end)
+static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t limit,
+                          uint64_t end)
 {
     static struct {
         uint64_t begin, end;
     } arenas[CUEMU_VA_AREAS];
     uint64_t *end_p = &arenas[area].end;
+    uint64_t first;
 
     if (arenas[area].begin != begin) {
         arenas[area].begin = *end_p = begin;
+        first = begin + cuemu_va_first_step();
+        end   = (end > first) ? end : (first < limit) ? first : limit;
     }
 
     end = (end + CUEMU_VA_STEP - 1) & ~(CUEMU_VA_STEP - 1);
@@ -158,7 +176,7 @@ uint64_t cuemu_va_reserve(cuemu_va_area_t area, uint64_t size, uint64_t align)
     }
 
     return ((base <= end) && (size <= end - base) &&
-            (cuemu_va_arena(area, begin, base + size) == 0) &&
+            (cuemu_va_arena(area, begin, end, base + size) == 0) &&
             (cuemu_va_insert(i, base, size) == 0)) ?
                    base : 0;
 }

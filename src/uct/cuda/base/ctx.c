@@ -535,6 +535,7 @@ ucs_status_t uct_cuda_ctx_enter_kept(int device,
 {
     CUcontext cuda;
 
+    context->is_pushed = false;
     return uct_cuda_ctx_retain_kept(device, &cuda) ?
                    push(cuda, device, UCT_CUDA_CTX_RETAINED_KEPT, context) :
                    UCS_ERR_NO_DEVICE;
@@ -587,7 +588,7 @@ ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
                                            CUdeviceptr memory,
                                            uct_cuda_ctx_scope_t *context)
 {
-    int i;
+    int i, count;
 
     if (use_current(context) &&
         ((gpu.kind == UCT_CUDA_END_NONE) || (gpu.device == context->device)) &&
@@ -599,7 +600,8 @@ ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
         return push_primary(gpu.device, context);
     }
 
-    for (i = 0; i < uct_cuda_device_count(); ++i) {
+    count = uct_cuda_device_count();
+    for (i = 0; i < count; ++i) {
         if (fits(i, memory) && (push_primary(i, context) == UCS_OK)) {
             return UCS_OK;
         }
@@ -634,6 +636,8 @@ void uct_cuda_ctx_leave_entered(const uct_cuda_ctx_scope_t *context)
     release(context);
 }
 
+
+/* ------------------------------------------------------------- idle contexts */
 
 /* time when a context was last found busy; 0: not since */
 static uint64_t busy;

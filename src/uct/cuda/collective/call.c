@@ -343,9 +343,9 @@ static bool call_enter(const call_t *call, uct_cuda_coll_team_t *team,
 }
 
 /* Check that the GPUs can do this rank's part, export its buffers, fill its
- * announcement, and push the context of its buffers. @return false: this rank
- * has declined. The caller pops in both cases: a late failure leaves the
- * context pushed. */
+ * announcement, and enter the context of its buffers. @return false: this rank
+ * has declined. The caller leaves it in both cases: after a late failure it is
+ * still current. */
 static bool call_describe(call_t *call, uct_cuda_coll_team_t *team,
                           uct_cuda_ctx_scope_t *pushed,
                           uct_cuda_node_announcement_t *post)

@@ -76,7 +76,7 @@ uct_cuda_coll_operation_is_paused(const uct_cuda_coll_team_t *team)
  * buffers, until all ranks have joined.
  *
  * @param pushed  Filled with the context of the buffers if it became current;
- *                the caller pops it, with any result.
+ *                the caller leaves it, with any result.
  * @return PENDING, or STAGE.
  */
 uct_cuda_coll_result_t

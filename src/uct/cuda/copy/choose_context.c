@@ -113,8 +113,9 @@ static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
     return &copy->remote;
 }
 
-/* Find the location of both ends. @param remote  GPU of the remote end if its
- * key tells; the context of memory of this process must be asked for. */
+/* Find the location of both ends. @param remote  Of the remote end if it is
+ * known, by its key or as a peer's host memory, or none. The driver must be
+ * asked for the context of memory of this process. */
 static void locate(uct_cuda_copy_t *copy, uct_cuda_end_t remote)
 {
     uct_cuda_memory_place((void*)copy->local.address, &copy->local.end,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Choice of the CUDA context to copy in; base/gpu.h pushes and pops it. */
+/* Choice of the CUDA context to copy in; base/ctx.h enters and leaves it. */
 #ifndef UCT_CUDA_COPY_CHOOSE_CONTEXT_H
 #define UCT_CUDA_COPY_CHOOSE_CONTEXT_H
 

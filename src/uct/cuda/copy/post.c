@@ -59,7 +59,7 @@ static ucs_status_t use_direct(const uct_cuda_copier_t *copier,
 }
 
 /* Submit a copy, coalesced or by itself, in the current context or in another
- * one made current (use_direct()). The caller pops @a context. */
+ * one made current (use_direct()). The caller leaves @a context. */
 static ucs_status_t submit(uct_cuda_copier_t *copier,
                            const uct_cuda_copy_t *copy, bool has_more,
                            bool is_next, uct_cuda_ctx_scope_t *context)

@@ -395,8 +395,9 @@ static bool has_no_descriptor(ucs_status_t status)
 }
 
 /* Close mappings that may prevent the driver from opening a handle: first all
- * kept ones, then the peer's idle ones in other contexts of the device. This
- * waits for work in their contexts. @return false: nothing is left to close */
+ * kept ones, then the peer's idle ones. This waits for work in their contexts.
+ * @param step  0 before the first call; how far the calls have come.
+ * @return false: nothing is left to close */
 static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
                      unsigned *step)
 {
