@@ -404,8 +404,7 @@ class Doctor:
 
     def under(self, *extra):
         """Return the words of ucx_mp_run with --emulate, if given."""
-        words = [sys.executable, os.path.realpath(self.launcher.__file__),
-                 '--quiet']
+        words = [sys.executable, self.launcher.state.program, '--quiet']
         if self.options.emulate:
             words += ['--emulate', self.options.emulate]
         if self.options.slowdown:
@@ -726,7 +725,8 @@ class Doctor:
         self.end = time.monotonic() + self.limit()
         try:
             self.install = self.launcher.Installation(
-                os.environ, self.launcher.HERE)
+                os.environ,
+                os.path.dirname(self.launcher.state.program))
             if self.options.emulate:
                 self.install.node(self.options.emulate)
         except self.launcher.SetupError as error:

@@ -20,6 +20,7 @@ SHM_WANTED = 256 << 20          # bytes: ledger, session, emulated memory
 
 class State:
     """State of this run."""
+    program = None              # the path of ucx_mp_run
     settings_only = False       # --print: nothing is created
     folder = None
     step_folder = None

@@ -2,11 +2,9 @@
 """The command as a child process, or as the two ends of a UCX program (--pair)."""
 
 import errno
-import importlib.util
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 
@@ -118,6 +116,7 @@ def pair_target(options):
         word for word in words[index:] if re.match('-m.', word)])
     if target and ('cuda' not in memory or target.ucx.measures_gpus()):
         return target
+    import importlib.util       # takes a while, for few runs
     wheel = importlib.util.find_spec('libucx')
     path = wheel and os.path.join(os.path.dirname(wheel.origin or ''), 'bin',
                                   PERFTEST)
@@ -155,6 +154,7 @@ def pair_of(command):
     if given:
         port = int(given[-1])
     else:
+        import socket           # takes a tenth of the start of most runs
         with socket.socket() as sock:
             sock.bind(('127.0.0.1', 0))
             port = sock.getsockname()[1]
