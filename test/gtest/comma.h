@@ -14,7 +14,7 @@ class Comma
 public:
     Comma() : m_dir(mkdtemp(m_name))
     {
-        const std::string make = "localedef -i de_DE -f UTF-8 " + m_dir +
+        const std::string make = "localedef -i de_DE -f ISO-8859-1 " + m_dir +
                                  "/comma >/dev/null 2>&1";
 
         setenv("LOCPATH", m_dir.c_str(), 1);

@@ -13,7 +13,7 @@ launcher_tests() {
 comma_locale() {
     local folder=$ucx_mp_build/comma
     mkdir -p "$folder" || return
-    localedef -i de_DE -f UTF-8 "$folder/comma" > /dev/null 2>&1
+    localedef -i de_DE -f ISO-8859-1 "$folder/comma" > /dev/null 2>&1
     [ -e "$folder/comma/LC_NUMERIC" ] || return
     echo '#include <locale.h>
           __attribute__((constructor)) static void set(void) {

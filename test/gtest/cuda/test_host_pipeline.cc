@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Threads that copy pageable memory; the fake GPU's memory is the process's. */
 #include "fake_driver.h"
+#include "repeat.h"
 
 extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
@@ -105,12 +106,14 @@ protected:
     /* Fill by words: bytes take long if a tool watches every access. */
     static void fill(std::vector<char> &bytes, unsigned seed)
     {
-        char *at = bytes.data();
+        const size_t first = std::min(bytes.size(), REPEAT_PERIOD);
+        char *at           = bytes.data();
 
-        for (size_t i = 0; i < bytes.size(); i += sizeof(uint64_t)) {
+        for (size_t i = 0; i < first; i += sizeof(uint64_t)) {
             uint64_t word = (i + seed) * 0x9e3779b97f4a7c15u;
-            memcpy(at + i, &word, std::min(bytes.size() - i, sizeof(word)));
+            memcpy(at + i, &word, std::min(first - i, sizeof(word)));
         }
+        repeat(at, bytes.size());
     }
 
     /* Check a copy of odd length at an odd address, and the bytes around it. */

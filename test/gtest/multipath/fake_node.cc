@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The driver functions called by the engine, on host memory. */
 #include "fake_node.h"
+#include "repeat.h"
 
 extern "C" {
 #include <uct/cuda/node/watch.h>
@@ -953,19 +954,21 @@ uint8_t *FakeNode::alloc(int device, size_t size)
 void FakeNode::fill(void *memory, size_t size, uint64_t random)
 {
     typedef uint64_t __attribute__((aligned(1), may_alias)) word_t;
-    word_t *words = (word_t*)memory;
+    const size_t first = std::min(size, REPEAT_PERIOD);
+    word_t *words      = (word_t*)memory;
     uint64_t word;
 
     /* memcpy() of each word would be a call in a test without optimization */
-    for (size_t i = 0; i <= size / sizeof(word); ++i) {
+    for (size_t i = 0; i <= first / sizeof(word); ++i) {
         random = random * UINT64_C(6364136223846793005) + 1;
         word   = (random ^ (random >> 32)) | UINT64_C(0x0101010101010101);
-        if (i < size / sizeof(word)) {
+        if (i < first / sizeof(word)) {
             words[i] = word;
         } else {
-            memcpy(&words[i], &word, size % sizeof(word));
+            memcpy(&words[i], &word, first % sizeof(word));
         }
     }
+    repeat(memory, size);
 }
 
 uint8_t *FakeNode::alloc_pageable(size_t size)
