@@ -20,6 +20,7 @@
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096
 #define CUEMU_MAX_OPS         16384
+#define CUEMU_ROOMS           4096 /* entries that granules share, see room.c */
 #define CUEMU_GRANULE         ((uint64_t)2 << 20) /* allocation unit of physical
                                                      memory, bytes */
 
@@ -75,6 +76,7 @@ typedef struct {
     uint64_t        gpu_used[CUEMU_MAX_GPUS];
     int32_t         extent_head[CUEMU_MAX_GPUS];
     int32_t         extent_free;
+    uint32_t        losses[CUEMU_ROOMS]; /* how often room was lost */
     int32_t         num_moves;      /* highest used entry of moves + 1 */
     int32_t         own_dir;        /* the last process removes the folder */
     cuemu_slot_t    slots[CUEMU_MAX_PROCS];
@@ -88,6 +90,7 @@ typedef struct {
     cuemu_sim_t        *sim;
     const cuemu_node_t *node;
     int                 slot;
+    unsigned            joins;  /* number of sessions joined so far */
     char               *memory[CUEMU_MAX_GPUS]; /* each GPU's memory as mapped
                                                    for the emulator itself */
     int                 fd[CUEMU_MAX_GPUS];
@@ -95,6 +98,13 @@ typedef struct {
 } cuemu_session_t;
 
 extern cuemu_session_t cuemu_session;
+
+/* Return the index in `losses` of a granule of a GPU's memory. */
+static inline unsigned cuemu_session_loss(int gpu, uint64_t granule)
+{
+    return (granule + (uint64_t)gpu * (CUEMU_ROOMS / CUEMU_MAX_GPUS)) %
+           CUEMU_ROOMS;
+}
 
 /* Join the session named by the environment, or create it. On failure prints
    one sentence on stderr. Returns 0 or -1. */

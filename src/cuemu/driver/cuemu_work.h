@@ -194,12 +194,6 @@ void cuemu_work_wait(cuemu_op_id_t op);
    Call without any lock. */
 int cuemu_work_progress(void);
 
-/* Make room in the file behind a range of GPU memory. Returns 0, or -1 if the
-   file system is full: reported once, and later calls fail
-   (cuemu_gate_leave()). Returns 0 without a check if `gpu` is -1, and on Linux
-   before 5.14. */
-int cuemu_populate(int gpu, uint64_t offset, uint64_t size);
-
 /* Wait for all work queued in the context so far. Call without any lock. */
 void cuemu_context_wait(cuemu_context_t *ctx);
 /* Wait for all work queued in all contexts so far, as cuMemFreeHost and

@@ -9,6 +9,7 @@
  * cuMemCreate() before cuMemSetAccess(). Each process has addresses of its own,
  * so using an address of another process fails.
  */
+#include "cuemu_room.h"
 #include "cuemu_work.h"
 
 #include "../ptx/ptx.h"

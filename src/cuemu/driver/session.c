@@ -90,6 +90,19 @@ static void cuemu_extent_path(char *path, size_t size,
              (unsigned long long)ext->id);
 }
 
+/* All processes shall make room again. */
+static void cuemu_extent_lost(const cuemu_extent_t *ext)
+{
+    uint64_t i;
+
+    for (i = 0; i < ext->size / CUEMU_GRANULE; ++i) {
+        __atomic_add_fetch(
+                &cuemu_session.shared->losses[cuemu_session_loss(
+                        ext->gpu, ext->offset / CUEMU_GRANULE + i)],
+                1, __ATOMIC_RELEASE);
+    }
+}
+
 static void cuemu_extent_release(cuemu_shared_t *sh, int index)
 {
     cuemu_extent_t *ext = &sh->extents[index];
@@ -106,6 +119,7 @@ static void cuemu_extent_release(cuemu_shared_t *sh, int index)
         (void)fallocate(cuemu_session.fd[ext->gpu],
                         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)ext->offset, (off_t)ext->size);
+        cuemu_extent_lost(ext);
     }
 
     if (ext->shared) {
@@ -639,6 +653,7 @@ static int cuemu_session_map(void)
     cuemu_session.shared = sh;
     cuemu_session.sim    = (cuemu_sim_t*)((char*)sh + sh->sim_offset);
     cuemu_session.node   = cuemu_sim_node(cuemu_session.sim);
+    ++cuemu_session.joins;
     for (i = 0; i < cuemu_session.node->num_gpus; ++i) {
         snprintf(path, sizeof(path), "%s/gpu%d", cuemu_session.dir, i);
         fd = open(path, O_RDWR | O_CLOEXEC);

@@ -11,15 +11,14 @@
  * of its own and stops the clock for CUEMU_CALL_BUSY_NS at most.
  */
 #include "cuemu_work.h"
+#include "cuemu_room.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -271,41 +270,6 @@ static char *cuemu_payload_ptr(int gpu, uint64_t offset)
 {
     return (gpu >= 0) ? (cuemu_session.memory[gpu] + offset) :
                         (char*)(uintptr_t)offset;
-}
-
-/*
- * Make sure that the file behind GPU memory has room for the range. Touching a
- * page without room would end the program without a message.
- */
-int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
-{
-#ifdef MADV_POPULATE_WRITE
-    uint64_t begin = offset & ~(uint64_t)4095;
-    uint64_t end   = (offset + size + 4095) & ~(uint64_t)4095;
-
-    if ((gpu < 0) || (size == 0)) {
-        return 0;
-    }
-
-    do {
-        if (madvise(cuemu_session.memory[gpu] + begin, end - begin,
-                    MADV_POPULATE_WRITE) == 0) {
-            return 0;
-        }
-    } while (errno == EINTR);
-
-    if (errno == EINVAL) { /* kernel older than 5.14 */
-        return 0;
-    }
-
-    if (!__atomic_exchange_n(&cuemu_session.shared->failed, 1,
-                             __ATOMIC_RELAXED)) {
-        cuemu_session_no_room(size, "a GPU's memory");
-    }
-    return -1;
-#else
-    return 0;
-#endif
 }
 
 static uint64_t cuemu_span(uint64_t width, uint64_t height, uint64_t pitch)

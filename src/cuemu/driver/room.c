@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Room for GPU memory. Touching a page of the file without room would end the
+ * program without a message, so room is made before bytes move. The kernel
+ * takes longer to look at the pages of a range than to copy them; so each
+ * process keeps, for the granules used last, where it has made room.
+ */
+#include "cuemu_room.h"
+
+#include "cuemu_session.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define CUEMU_ROOM_PAGE ((uint64_t)4096)
+
+/* The part of a granule that has room: one range, in bytes of GPU memory */
+typedef struct {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t granule;   /* offset in granules */
+    int32_t  gpu;
+    uint32_t losses;    /* of the entry in the session when room was made */
+} cuemu_room_t;
+
+static cuemu_room_t cuemu_rooms[CUEMU_ROOMS];
+static unsigned cuemu_rooms_joins;  /* of the session that they are about */
+static pthread_mutex_t cuemu_rooms_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t cuemu_room_min(uint64_t a, uint64_t b)
+{
+    return (a < b) ? a : b;
+}
+
+/* Return the end of the granule of `at`, or `end` before it. */
+static uint64_t cuemu_room_next(uint64_t at, uint64_t end)
+{
+    return cuemu_room_min(end, (at / CUEMU_GRANULE + 1) * CUEMU_GRANULE);
+}
+
+/* Return whether the range, inside a granule, has room. Otherwise the granule
+   has an entry with the present number of losses afterwards. */
+static int cuemu_room_is_known(int gpu, uint64_t begin, uint64_t end)
+{
+    const uint64_t granule = begin / CUEMU_GRANULE;
+    const unsigned index   = cuemu_session_loss(gpu, granule);
+    cuemu_room_t *room     = &cuemu_rooms[index];
+    const uint32_t losses  =
+            __atomic_load_n(&cuemu_session.shared->losses[index],
+                            __ATOMIC_ACQUIRE);
+
+    if ((room->gpu == gpu) && (room->granule == granule) &&
+        (room->losses == losses)) {
+        return (room->begin <= begin) && (end <= room->end);
+    }
+
+    *room = (cuemu_room_t){.begin   = begin,
+                           .end     = begin,
+                           .granule = granule,
+                           .gpu     = gpu,
+                           .losses  = losses};
+    return 0;
+}
+
+/* Room was made for a range inside a granule, after cuemu_room_is_known(). */
+static void cuemu_room_add(int gpu, uint64_t begin, uint64_t end)
+{
+    cuemu_room_t *room = &cuemu_rooms[cuemu_session_loss(gpu,
+                                                       begin / CUEMU_GRANULE)];
+
+    if ((begin > room->end) || (end < room->begin)) {
+        room->begin = begin;
+        room->end   = end;
+        return;
+    }
+
+    room->begin = cuemu_room_min(room->begin, begin);
+    room->end   = (room->end > end) ? room->end : end;
+}
+
+static int cuemu_room_make(int gpu, uint64_t begin, uint64_t end)
+{
+#ifdef MADV_POPULATE_WRITE
+    do {
+        if (madvise(cuemu_session.memory[gpu] + begin, end - begin,
+                    MADV_POPULATE_WRITE) == 0) {
+            return 0;
+        }
+    } while (errno == EINTR);
+
+    if (errno == EINVAL) { /* kernel older than 5.14 */
+        return 0;
+    }
+
+    if (!__atomic_exchange_n(&cuemu_session.shared->failed, 1,
+                             __ATOMIC_RELAXED)) {
+        cuemu_session_no_room(end - begin, "a GPU's memory");
+    }
+    return -1;
+#else
+    return 0;
+#endif
+}
+
+/* Make room for the granules of the range that are not known to have it. */
+static int cuemu_room_make_unknown(int gpu, uint64_t begin, uint64_t end)
+{
+    uint64_t first = end, last = begin, at, next;
+
+    if (cuemu_rooms_joins != cuemu_session.joins) {
+        memset(cuemu_rooms, 0, sizeof(cuemu_rooms));
+        cuemu_rooms_joins = cuemu_session.joins;
+    }
+
+    for (at = begin; at < end; at = next) {
+        next = cuemu_room_next(at, end);
+        if (!cuemu_room_is_known(gpu, at, next)) {
+            first = cuemu_room_min(first, at);
+            last  = next;
+        }
+    }
+
+    if (first >= last) {
+        return 0;
+    }
+
+    if (cuemu_room_make(gpu, first, last) != 0) {
+        return -1;
+    }
+
+    for (at = first; at < last; at = next) {
+        next = cuemu_room_next(at, last);
+        cuemu_room_add(gpu, at, next);
+    }
+    return 0;
+}
+
+int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
+{
+    const uint64_t begin = offset & ~(CUEMU_ROOM_PAGE - 1);
+    const uint64_t end   = (offset + size + CUEMU_ROOM_PAGE - 1) &
+                           ~(CUEMU_ROOM_PAGE - 1);
+    int result;
+
+    if ((gpu < 0) || (size == 0)) {
+        return 0;
+    }
+
+    /* another thread has the lock, or had it when this process was forked; or
+       granules of the range would share entries */
+    if ((end - begin > CUEMU_GRANULE * (CUEMU_ROOMS / CUEMU_MAX_GPUS)) ||
+        (pthread_mutex_trylock(&cuemu_rooms_lock) != 0)) {
+        return cuemu_room_make(gpu, begin, end);
+    }
+
+    result = cuemu_room_make_unknown(gpu, begin, end);
+    pthread_mutex_unlock(&cuemu_rooms_lock);
+    return result;
+}
