@@ -444,6 +444,42 @@ TEST_F(driver_real, mappings_in_a_larger_reservation)
     });
 }
 
+/* More addresses than the driver has reserved at first (driver/memory.c) */
+TEST_F(driver_real, reservations_beyond_all_memory)
+{
+    setenv("CUEMU_GPU_MEMORY", "64M", 1);
+    run(1, [&](int) {
+        const size_t sizes[]           = {3072 * MiB, 3072 * MiB, 8192 * MiB};
+        const size_t chunk             = 2 * MiB;
+        const CUmemAllocationProp prop = memory_of(0);
+        const CUmemAccessDesc access   = access_of(0);
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr va[3], again;
+
+        use(0);
+        for (int i = 0; i < 3; ++i) {
+            const auto words = pattern(64, i);
+            CUdeviceptr last;
+
+            CU_OK(cuMemAddressReserve(&va[i], sizes[i], 0, 0, 0));
+            last = va[i] + sizes[i] - chunk;
+            CU_OK(cuMemCreate(&handle, chunk, &prop, 0));
+            CU_OK(cuMemMap(last, chunk, 0, handle, 0));
+            CU_OK(cuMemRelease(handle));
+            CU_OK(cuMemSetAccess(last, chunk, &access, 1));
+            put(last, words);
+            EXPECT_EQ(words, get(last, 64));
+            CU_OK(cuMemUnmap(last, chunk));
+        }
+        CU_OK(cuMemAddressFree(va[1], sizes[1]));
+        CU_OK(cuMemAddressReserve(&again, sizes[1], 0, 0, 0));
+        EXPECT_EQ(va[1], again);
+        CU_OK(cuMemAddressFree(again, sizes[1]));
+        CU_OK(cuMemAddressFree(va[0], sizes[0]));
+        CU_OK(cuMemAddressFree(va[2], sizes[2]));
+    });
+}
+
 /* Calls that a real driver refuses (H200, driver 580) */
 TEST_F(driver_real, frees_only_once_and_whole)
 {
