@@ -223,6 +223,24 @@ TEST_F(NodeRkey, own_memory_needs_no_mapping)
     uct_cuda_node_rkey_destroy(rkey);
 }
 
+/* As in UCXX's progress thread, in which UCP packs keys */
+TEST_F(NodeRkey, memory_is_exported_by_a_thread_without_a_context)
+{
+    driver.need_context();
+    driver.table.cuCtxGetCurrent = [](CUcontext *context) {
+        *context = nullptr;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuIpcGetMemHandle = [](CUipcMemHandle *handle, CUdeviceptr) {
+        memset(handle, 0x22, sizeof(*handle));
+        return (fake->num_pushed == 0) ? CUDA_ERROR_INVALID_CONTEXT :
+                                         CUDA_SUCCESS;
+    };
+    pack();
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_LEGACY, packed.handle.type);
+    EXPECT_EQ(0u, driver.num_pushed);
+}
+
 TEST_F(NodeRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)
 {
     is_shareable = false;

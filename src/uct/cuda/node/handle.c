@@ -11,6 +11,7 @@
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/file.h>
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/base/vmm.h>
@@ -208,6 +209,29 @@ static ucs_status_t export_pool(const uct_cuda_pointer_sharing_t *sharing,
     return UCS_OK;
 }
 
+/* Export cuMemAlloc memory. The driver asks for a current context, and a thread
+ * that progresses UCX, such as UCXX's, may have none. */
+static bool export_legacy(const void *address, const uct_cuda_memory_t *memory,
+                          uct_cuda_node_handle_t *handle)
+{
+    uct_cuda_gpu_context_t context;
+    CUipcMemHandle legacy;
+    CUresult result;
+
+    (void)uct_cuda_gpu_context_push(memory->context,
+                                    uct_cuda_end_device(memory->end), &context);
+    result = uct_cuda_driver_get()->cuIpcGetMemHandle(&legacy,
+                                                      (CUdeviceptr)address);
+    uct_cuda_gpu_context_pop(&context);
+    if (result != CUDA_SUCCESS) {
+        return false;
+    }
+
+    handle->type = UCT_CUDA_NODE_HANDLE_LEGACY;
+    memcpy(handle->os.bytes, &legacy, sizeof(legacy));
+    return true;
+}
+
 int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -236,7 +260,6 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
     uct_cuda_pointer_sharing_t sharing;
     uct_cuda_node_iface_addr_t self;
     uct_cuda_memory_t memory;
-    CUipcMemHandle legacy;
     CUdeviceptr base;
     CUuuid uuid;
     size_t length;
@@ -290,12 +313,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
         return UCS_OK;
     }
 
-    if (sharing.is_legacy &&
-        (driver->cuIpcGetMemHandle(&legacy, (CUdeviceptr)address) ==
-         CUDA_SUCCESS)) {
-        handle_p->type = UCT_CUDA_NODE_HANDLE_LEGACY;
-        memcpy(handle_p->os.bytes, &legacy, sizeof(legacy));
-    } else {
+    if (!sharing.is_legacy || !export_legacy(address, &memory, handle_p)) {
         handle_p->type = UCT_CUDA_NODE_HANDLE_NONE;
         if (uct_cuda_file_has_room()) {
             uct_cuda_memory_report_closed(address);
