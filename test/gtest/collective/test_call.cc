@@ -8,12 +8,12 @@ extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/team.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/collective/queue.h>
+#include <uct/cuda/collective/team.h>
 #include <uct/cuda/multipath/traffic.h>
-#include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/plan/collective_planner.h>
+#include <uct/cuda/plan/transfer_planner.h>
 }
 
 #include <chrono>

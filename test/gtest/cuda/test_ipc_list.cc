@@ -4,8 +4,8 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/copy/coalesce.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/node/rkey.h>
 }
 

@@ -11,10 +11,10 @@ extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/copy/method.h>
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 #include <uct/cuda/process_settings.h>
-#include <uct/cuda/copy/method.h>
 }
 
 #include <algorithm>

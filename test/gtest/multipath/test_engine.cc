@@ -10,9 +10,9 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/copy/method.h>
 #include <uct/cuda/multipath/history.h>
 #include <uct/cuda/multipath/multipath.h>
-#include <uct/cuda/copy/method.h>
 
 #include <algorithm>
 #include <chrono>

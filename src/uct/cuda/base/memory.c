@@ -2,8 +2,8 @@
 /* Memory behind a pointer, in the module's terms, with contexts. */
 #include <uct/cuda/base/memory.h>
 
-#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>

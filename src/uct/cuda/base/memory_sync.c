@@ -13,8 +13,8 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/context_data.h>
-#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
 
 
 /* Allocations remembered by a thread, a power of 2 */
@@ -172,7 +172,7 @@ static bool set_attribute(const uct_cuda_memory_t *memory)
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const CUpointer_attribute name  = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
     const unsigned enable           = 1;
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     CUresult result;
 
     if (driver->cuPointerSetAttribute == NULL) {
@@ -181,11 +181,11 @@ static bool set_attribute(const uct_cuda_memory_t *memory)
 
     result = driver->cuPointerSetAttribute(&enable, name, memory->base);
     if ((result == CUDA_ERROR_INVALID_CONTEXT) &&
-        (uct_cuda_gpu_context_push(memory->context,
+        (uct_cuda_ctx_enter(memory->context,
                                    uct_cuda_end_device(memory->end),
                                    &context) == UCS_OK)) {
         result = driver->cuPointerSetAttribute(&enable, name, memory->base);
-        uct_cuda_gpu_context_pop(&context);
+        uct_cuda_ctx_leave(&context);
     }
 
     return result == CUDA_SUCCESS;

@@ -9,9 +9,9 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/call.h>
-#include <uct/cuda/collective/team.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/collective/queue.h>
+#include <uct/cuda/collective/team.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/plan/collective_plan.h>

@@ -8,8 +8,8 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/pointer.h>
 #include <uct/cuda/base/range.h>
-#include <uct/cuda/node/mappings.h>
 #include <uct/cuda/copy/batch.h>
+#include <uct/cuda/node/mappings.h>
 
 #include <ucs/sys/math.h>
 

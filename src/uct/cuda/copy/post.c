@@ -5,8 +5,8 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
-#include <uct/cuda/copy/method.h>
 #include <uct/cuda/copy/choose_context.h>
+#include <uct/cuda/copy/method.h>
 
 #include <ucs/sys/math.h>
 

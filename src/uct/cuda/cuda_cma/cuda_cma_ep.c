@@ -10,8 +10,8 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
-#include <uct/cuda/copy/method.h>
 #include <uct/cuda/copy/choose_context.h>
+#include <uct/cuda/copy/method.h>
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* Short (synchronous) and zero-copy (asynchronous) copies within a process. */
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 
-#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>

@@ -5,8 +5,8 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/vmm.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/vmm.h>
 
 #include <stdlib.h>
 

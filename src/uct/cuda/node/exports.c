@@ -2,9 +2,9 @@
 /* Table of exported allocations. */
 #include <uct/cuda/node/exports.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/file.h>
-#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/pointer.h>
 #include <uct/cuda/base/range.h>

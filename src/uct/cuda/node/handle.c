@@ -8,10 +8,10 @@
  */
 #include <uct/cuda/node/handle.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/file.h>
-#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/base/vmm.h>
@@ -214,15 +214,15 @@ static ucs_status_t export_pool(const uct_cuda_pointer_sharing_t *sharing,
 static bool export_legacy(const void *address, const uct_cuda_memory_t *memory,
                           uct_cuda_node_handle_t *handle)
 {
-    uct_cuda_gpu_context_t context;
+    uct_cuda_ctx_scope_t context;
     CUipcMemHandle legacy;
     CUresult result;
 
-    (void)uct_cuda_gpu_context_push(memory->context,
+    (void)uct_cuda_ctx_enter(memory->context,
                                     uct_cuda_end_device(memory->end), &context);
     result = uct_cuda_driver_get()->cuIpcGetMemHandle(&legacy,
                                                       (CUdeviceptr)address);
-    uct_cuda_gpu_context_pop(&context);
+    uct_cuda_ctx_leave(&context);
     if (result != CUDA_SUCCESS) {
         return false;
     }
