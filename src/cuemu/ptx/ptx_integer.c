@@ -419,6 +419,26 @@ static inline uint32_t ptx_permute(uint32_t a, uint32_t b, uint32_t c,
 
 PTX_TERNARY(prmt, uint32_t, uint32_t, ptx_permute(x, y, z, in->how))
 
+/* Return the place of the set bit number `count`, from 1 on, at or above
+   `base`, or below if it is negative; 0: `base` itself. ~0 if there is none. */
+static inline uint32_t ptx_nth_bit(uint32_t mask, uint32_t base, uint32_t count)
+{
+    const uint32_t step = (count >> 31) ? ~0u : 1;
+    uint32_t left = (count >> 31) ? (0 - count) : count, at;
+
+    mask &= (count == 0) ? (1u << (base & 31)) : ~0u;
+    left += (count == 0);
+    for (at = base; at < 32; at += step) {
+        left -= (mask >> at) & 1;
+        if (left == 0) {
+            return at;
+        }
+    }
+    return ~0u;
+}
+
+PTX_TERNARY(fns, uint32_t, uint32_t, ptx_nth_bit(x, y, z))
+
 static inline uint32_t ptx_lop3(uint32_t a, uint32_t b, uint32_t c,
                                 unsigned table)
 {
@@ -595,7 +615,8 @@ static const cuemu_ptx_entry_t ptx_integers[] = {
     {"not", 1, PTX_BITS(not)},
     {"cnot", 1, PTX_SAME(cnot)},
     {"brev", 1, PTX_WORDS(brev)},
-    {"prmt", 3, {[CUEMU_PTX_B32] = ptx_prmt}}
+    {"prmt", 3, {[CUEMU_PTX_B32] = ptx_prmt}},
+    {"fns", 3, {[CUEMU_PTX_B32] = ptx_fns}}
 };
 
 static const cuemu_ptx_run_t ptx_mulhi[CUEMU_PTX_TYPE_LAST]   = PTX_BOTH(mulhi);

@@ -172,14 +172,16 @@ static double ptx_round(double x, unsigned how)
     }
 }
 
-/* Convert with saturation. NaN gives 0, or 2^63 in 64 bits */
-static uint64_t ptx_to_integer(double x, int type)
+/* Convert with saturation. NaN gives 0; the highest bit from .f64 and in 64
+   bits */
+static uint64_t ptx_to_integer(double x, int from, int type)
 {
     unsigned bits = cuemu_ptx_type_size(type) * 8;
     double top;
 
     if (isnan(x)) {
-        return (bits == 64) ? (1ull << 63) : 0;
+        return ((bits == 64) || (from == CUEMU_PTX_F64)) ?
+               (1ull << (bits - 1)) : 0;
     }
 
     if (cuemu_ptx_is_signed(type)) {
@@ -318,7 +320,7 @@ static void ptx_cvt(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                 }
                 result = ptx_store_float(value, to);
             } else {
-                result = ptx_to_integer(value, to);
+                result = ptx_to_integer(value, from, to);
             }
         }
 

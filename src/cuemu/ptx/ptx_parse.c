@@ -788,6 +788,26 @@ static int ptx_use_label(ptx_parser_t *ps, char *name, cuemu_ptx_operand_t *op)
                       ps->kernel->num_code);
 }
 
+/* Parse "|q" behind a register or "_", if it is there. */
+static int ptx_parse_second(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
+{
+    cuemu_ptx_operand_t q = {.reg = CUEMU_PTX_NONE};
+    char *word;
+
+    if (!ptx_accept(ps, '|')) {
+        return 0;
+    }
+    word = ptx_expect_word(ps);
+    if (word == NULL) {
+        return -1;
+    }
+    if ((strcmp(word, "_") != 0) && !ptx_find_register(ps, word, &q)) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s is not declared", word);
+    }
+    op->second = q.reg;
+    return 0;
+}
+
 /* Parse a register, "_", a number or a name; no brackets or braces. */
 static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
 {
@@ -801,7 +821,7 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
 
     if (strcmp(word, "_") == 0) {
         op->kind = CUEMU_PTX_OPERAND_NONE;
-        return 0;
+        return ptx_parse_second(ps, op);
     }
 
     if (strcmp(word, "WARP_SZ") == 0) {
@@ -822,23 +842,7 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
     }
 
     if (ptx_find_register(ps, word, op)) {
-        if (ptx_accept(ps, '|')) {
-            cuemu_ptx_operand_t q = {.kind = 0};
-
-            word = ptx_expect_word(ps);
-            if (word == NULL) {
-                return -1;
-            }
-            if (strcmp(word, "_") == 0) {
-                return 0;
-            }
-            if (!ptx_find_register(ps, word, &q)) {
-                return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s is not declared",
-                                word);
-            }
-            op->second = q.reg;
-        }
-        return 0;
+        return ptx_parse_second(ps, op);
     }
 
     found = (word[0] == '%') ? ptx_find_special(ps, word, op) : 0;
@@ -892,7 +896,7 @@ static int ptx_parse_address(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
     case CUEMU_PTX_OPERAND_SYMBOL:
         break;
     default:
-        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "such an address");
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "such an address");
     }
 
     if (ptx_accept(ps, '+')) {
@@ -941,7 +945,7 @@ static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
         }
         if ((op->count == 4) || ((element.kind != CUEMU_PTX_OPERAND_REG) &&
                                  (element.kind != CUEMU_PTX_OPERAND_NONE))) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX,
                             "a vector of more than registers");
         }
         op->types[op->count]  = element.type;
@@ -972,23 +976,31 @@ static cuemu_ptx_insn_t *ptx_new_insn(ptx_parser_t *ps)
     return in;
 }
 
-/* Report an unknown instruction: unless its name is unknown, its operands
-   are */
-static int ptx_fail_insn(ptx_parser_t *ps, const char *word)
+/* Report an unknown instruction, or an unknown form of one; `why` may say more,
+   or is empty. */
+static int ptx_fail_insn(ptx_parser_t *ps, cuemu_ptx_status_t status,
+                         const char *word, const char *why)
 {
-    char *why = strchr(ps->error, ':'), *copy;
+    ps->status = CUEMU_PTX_OK;
+    return ptx_fail(ps, status, "%s: %s", word, (*why != '\0') ? why :
+                    "the emulator lacks this instruction, or this form of it");
+}
+
+/* Report an operand of an instruction. If text follows, the instruction may be
+   valid, and its operands of a kind that the parser does not know. */
+static int ptx_fail_operand(ptx_parser_t *ps, const char *word)
+{
+    const char *why = strchr(ps->error, ':');
+    const int more  = (ptx_peek(ps) != 0);
+    char *copy;
 
     if ((why == NULL) || (ps->status == CUEMU_PTX_NO_MEMORY)) {
         return -1;
     }
-
-    if (ptx_peek(ps) != 0) { /* not because text is missing */
-        ps->status = CUEMU_PTX_NOT_KNOWN;
-    }
-    copy = ptx_keep(ps, why + 2, strlen(why + 2));
-    snprintf(why, CUEMU_PTX_ERROR_SIZE - (size_t)(why - ps->error),
-             ": %s: %s", word, (copy == NULL) ? "" : copy);
-    return -1;
+    copy = (more && (ps->status == CUEMU_PTX_SYNTAX)) ? NULL :
+           ptx_keep(ps, why + 2, strlen(why + 2));
+    return ptx_fail_insn(ps, more ? CUEMU_PTX_NOT_KNOWN : ps->status, word,
+                         (copy == NULL) ? "" : copy);
 }
 
 static int ptx_parse_call(ptx_parser_t *ps, const char *word,
@@ -1033,7 +1045,7 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
         if ((ptx_parse_operand(ps, &st.op[st.num_ops++]) != 0) ||
             (!ptx_accept(ps, ',') && (ptx_peek(ps) != ';') &&
              (ptx_expect(ps, ';') != 0))) {
-            return ptx_fail_insn(ps, word);
+            return ptx_fail_operand(ps, word);
         }
     }
 
@@ -1050,8 +1062,7 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
     status = cuemu_ptx_decode(ps->kernel, &st, in, error);
     if (status != CUEMU_PTX_OK) {
         return (status == CUEMU_PTX_NO_MEMORY) ? ptx_no_memory(ps) :
-               ptx_fail(ps, status, "%s%s%s", word,
-                        (error[0] != '\0') ? ": " : "", error);
+               ptx_fail_insn(ps, status, word, error);
     }
 
     ++ps->kernel->num_code;
@@ -1381,7 +1392,8 @@ static int ptx_parse_tuning(ptx_parser_t *ps)
             ps->kernel->max_threads = (unsigned)product;
         } else if ((strstr(word, "cluster") != NULL) &&
                    (strcmp(word, ".maxclusterrank") != 0)) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s", word);
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: the emulator lacks "
+                            "clusters of blocks", word);
         }
     }
     return 0;

@@ -180,6 +180,24 @@ static void ptx_redux(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
+/* elect.sync; r: p, d, -, -, -, members */
+static void ptx_elect(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                      cuemu_ptx_mask_t m)
+{
+    cuemu_ptx_mask_t *p = CUEMU_PTX_REG(g, cuemu_ptx_mask_t, in->r[0]);
+    unsigned leader;
+
+    CUEMU_PTX_FOR_EACH(m, {
+        leader = (unsigned)__builtin_ctz(ptx_with(g, in, m, i) |
+                                         (1u << (i & 31)));
+        *p     = (*p & ~(1ull << i)) |
+                 ((cuemu_ptx_mask_t)(leader == (i & 31)) << i);
+        if (in->r[1] != CUEMU_PTX_NONE) {
+            CUEMU_PTX_REG(g, uint32_t, in->r[1])[i] = leader;
+        }
+    })
+}
+
 /* ------------------------------------------------------------- decoding */
 
 static int ptx_choose(const cuemu_ptx_statement_t *st,
@@ -232,7 +250,13 @@ static cuemu_ptx_status_t ptx_decode_one(cuemu_ptx_kernel_t *k,
     }
 
     in->r[0] = cuemu_ptx_target(k, &op[0], CUEMU_PTX_B32);
-    if (strcmp(name, "shfl") == 0) {
+    if (strcmp(name, "elect") == 0) {
+        how      = 0;
+        in->run  = ptx_elect;
+        in->r[1] = in->r[0];
+        in->r[0] = op[0].second;
+        in->r[5] = ptx_members(k, st, 1);
+    } else if (strcmp(name, "shfl") == 0) {
         how      = ptx_choose(st, shuffles, 4);
         in->run  = ptx_shfl;
         in->r[1] = op[0].second;
@@ -280,7 +304,8 @@ cuemu_ptx_status_t cuemu_ptx_decode_warp(cuemu_ptx_kernel_t *k,
         const char *name;
         unsigned    num_ops;
     } names[] = {
-        {"shfl", 5}, {"vote", 3}, {"match", 3}, {"redux", 3}, {"activemask", 1}
+        {"shfl", 5}, {"vote", 3}, {"match", 3}, {"redux", 3}, {"activemask", 1},
+        {"elect", 2}
     };
     size_t i;
 

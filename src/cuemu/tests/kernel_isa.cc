@@ -350,6 +350,77 @@ TEST_F(kernel_isa, members_of_half_a_warp)
     });
 }
 
+/* The member of a warp that acts for all: the lowest of those that take part.
+   Its number may be left out. */
+TEST_F(kernel_isa, members_elect_a_leader)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u32 %r1, %laneid; setp.ge.u32 %p1, %r1, 5;\n"
+                       "mov.u32 %r2, 0; mov.u32 %r3, 99; @!%p1 bra $OUT;\n"
+                       "elect.sync %r3|%p2, 0xffffffe0;\n"
+                       "elect.sync _|%p3, 0xffffffe0;\n"
+                       "selp.u32 %r2, 100, 0, %p2; @%p3 add.u32 %r2, %r2, 7;\n"
+                       "$OUT: mad.lo.u32 %r3, %r3, 1000, %r2;\n"
+                       "st.global.u32 [%out], %r3;"), 64, [&](uint32_t i) {
+            return ((i & 31) < 5) ? 99000u :
+                   (uint32_t)(5000 + (((i & 31) == 5) ? 107 : 0));
+        });
+    });
+}
+
+/* Set bits counted from a place, up and down (cooperative_groups) */
+TEST_F(kernel_isa, the_nth_set_bit)
+{
+    run(1, [&](int) {
+        const uint32_t mask = 0x80f00a01;
+
+        expect(
+                module("and.b32 %r1, %t, 31; shr.u32 %r2, %t, 5;\n"
+                       "sub.s32 %r2, %r2, 2; mov.u32 %r3, 0x80f00a01;\n"
+                       "fns.b32 %r4, %r3, %r1, %r2;\n"
+                       "st.global.u32 [%out], %r4;"), 160, [&](uint32_t i) {
+            const int offset = (int)(i / 32) - 2;
+            int left         = abs(offset);
+
+            if (offset == 0) {
+                return ((mask >> (i % 32)) & 1) ? (i % 32) : UINT32_MAX;
+            }
+            for (int at = (int)(i % 32); (at >= 0) && (at < 32);
+                 at += (offset > 0) ? 1 : -1) {
+                if (((mask >> at) & 1) && (--left == 0)) {
+                    return (uint32_t)at;
+                }
+            }
+            return UINT32_MAX;
+        });
+    });
+}
+
+/* PTX ISA, cvt: 0 if neither the source is .f64 nor the result has 64 bits */
+TEST_F(kernel_isa, integers_for_no_number)
+{
+    run(1, [&](int) {
+        const std::vector<uint32_t> want = {0, 0x80000000, 0x80000000, 0x8000,
+                                            0x80000000};
+
+        expect(
+                module("cvt.rzi.s32.f32 %r0, 0f7FC00000;\n"
+                       "cvt.rni.s32.f64 %r1, 0d7FF8000000000000;\n"
+                       "cvt.rzi.u32.f64 %r2, 0d7FF8000000000000;\n"
+                       "cvt.rzi.u16.f64 %h0, 0d7FF8000000000000;\n"
+                       "cvt.u32.u16 %r3, %h0;\n"
+                       "cvt.rzi.s64.f32 %rd3, 0f7FC00000;\n"
+                       "shr.u64 %rd3, %rd3, 32; cvt.u32.u64 %r4, %rd3;\n"
+                       "mov.u32 %r5, %r0; setp.eq.u32 %p1, %t, 1;\n"
+                       "@%p1 mov.u32 %r5, %r1; setp.eq.u32 %p1, %t, 2;\n"
+                       "@%p1 mov.u32 %r5, %r2; setp.eq.u32 %p1, %t, 3;\n"
+                       "@%p1 mov.u32 %r5, %r3; setp.eq.u32 %p1, %t, 4;\n"
+                       "@%p1 mov.u32 %r5, %r4; st.global.u32 [%out], %r5;"), 5,
+                [&](uint32_t i) { return want[i]; });
+    });
+}
+
 /* The first pass over a single block, which makes no store, must end */
 TEST_F(kernel_isa, a_block_waits_for_its_own_store)
 {
