@@ -58,6 +58,7 @@ typedef struct cuemu_pool {
     int                is_exported; /* Its memory can be exported, too */
     uint64_t           id;        /* the exporter's, if it is imported */
     uint64_t           threshold;
+    uint64_t           high;      /* most bytes in use so far */
     unsigned           access;    /* bit per GPU of the node, without its own */
     int                imported;  /* number of imports; 0: this process's own */
     int               *kept;      /* extents of exported memory it released */

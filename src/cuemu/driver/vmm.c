@@ -8,6 +8,7 @@
  */
 #include "cuemu_capture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -947,6 +948,17 @@ CUEMU_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep))
     return CUDA_SUCCESS;
 }
 
+/* Return how many bytes of a pool are in use. */
+static uint64_t cuemu_pool_used(const cuemu_pool_t *pool)
+{
+    uint64_t bytes;
+
+    cuemu_lock();
+    bytes = cuemu_mem_bytes_of(pool);
+    cuemu_unlock();
+    return bytes;
+}
+
 CUEMU_API(cuMemPoolSetAttribute,
           (CUmemoryPool handle, CUmemPool_attribute attribute, void *value),
           (handle, attribute, value))
@@ -959,6 +971,9 @@ CUEMU_API(cuMemPoolSetAttribute,
 
     if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
         pool->threshold = *(cuuint64_t*)value;
+    } else if ((attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) ||
+               (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)) {
+        pool->high = cuemu_pool_used(pool); /* the manual allows 0 alone */
     }
 
     return CUDA_SUCCESS;
@@ -986,9 +1001,11 @@ CUEMU_API(cuMemPoolGetAttribute,
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: /* pools reserve nothing here */
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         cuemu_pool_collect();
-        cuemu_lock();
-        *(cuuint64_t*)value = cuemu_mem_bytes_of(pool);
-        cuemu_unlock();
+        *(cuuint64_t*)value = cuemu_pool_used(pool);
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *(cuuint64_t*)value = pool->high;
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -1020,10 +1037,14 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     cuemu_stream_t *stream;
     cuemu_context_t place;
     CUresult result;
+    uint64_t used;
     int gpu;
 
-    /* there are no graph nodes of this kind here */
     result = cuemu_stream_use(handle, &stream);
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
+        fprintf(stderr, "cuemu: memory is allocated in a captured stream: the "
+                        "emulator lacks memory nodes of graphs\n");
+    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -1044,7 +1065,12 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     cuemu_pool_collect();
     place     = *stream->ctx;
     place.gpu = cuemu_process.gpu[pool->device];
-    return cuemu_mem_alloc_device(&place, size, CUEMU_MEM_POOL, pool, ptr);
+    result    = cuemu_mem_alloc_device(&place, size, CUEMU_MEM_POOL, pool, ptr);
+    used      = cuemu_pool_used(pool);
+    if (used > pool->high) {
+        pool->high = used;
+    }
+    return result;
 }
 
 CUEMU_CTX_API(cuMemAllocAsync,

@@ -168,17 +168,18 @@ TEST_F(driver_memory, freed_addresses_are_reused_without_mapping_calls)
 TEST_F(driver_memory, pools_count_used_bytes)
 {
     run(1, [&](int) {
+        const CUmemPool_attribute high = CU_MEMPOOL_ATTR_USED_MEM_HIGH;
+        cuuint64_t zero                = 0;
         CUdeviceptr va[2];
         CUmemoryPool pool;
 
         use(0);
         CU_OK(cuDeviceGetDefaultMemPool(&pool, 0));
-        auto used = [&] {
+        auto used = [&](CUmemPool_attribute what =
+                                CU_MEMPOOL_ATTR_USED_MEM_CURRENT) {
             cuuint64_t bytes = ~0ull;
 
-            EXPECT_EQ(CUDA_SUCCESS,
-                      cuMemPoolGetAttribute(
-                              pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+            EXPECT_EQ(CUDA_SUCCESS, cuMemPoolGetAttribute(pool, what, &bytes));
             return bytes;
         };
         EXPECT_EQ(0u, used());
@@ -189,6 +190,13 @@ TEST_F(driver_memory, pools_count_used_bytes)
         EXPECT_EQ(1024u, used());
         CU_OK(cuMemFreeAsync(va[0], nullptr));
         EXPECT_EQ(0u, used());
+        EXPECT_EQ(3072u, used(high));
+        EXPECT_LE(3072u, used(CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH));
+        CU_OK(cuMemAllocAsync(&va[0], 512, nullptr));
+        EXPECT_EQ(3072u, used(high));
+        CU_OK(cuMemPoolSetAttribute(pool, high, &zero)); /* begin again */
+        EXPECT_EQ(512u, used(high));
+        CU_OK(cuMemFreeAsync(va[0], nullptr));
     });
 }
 
