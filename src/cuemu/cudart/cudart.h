@@ -89,6 +89,9 @@ cuemu_cudart_error_t cuemu_cudart_enter(void);
 /* Initialize the driver without making a context. */
 cuemu_cudart_error_t cuemu_cudart_driver(void);
 
+/* The emulated driver's, see ../driver/cuemu_gate.h */
+const char *cuemu_result(int result, const char **name_p);
+
 /* Store an error for cudaGetLastError, and return it. */
 cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error);
 

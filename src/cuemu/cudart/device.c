@@ -412,8 +412,8 @@ static cuemu_cudart_error_t cuemu_cudart_peer(int peer, int enable)
     cuCtxGetCurrent(&ctx);
     cuCtxSetCurrent(mine);
     cuemu_cudart_device = device;
-    if (error != CUDART_SUCCESS) {
-        return error;
+    if ((error != CUDART_SUCCESS) || (ctx == mine)) {
+        return (error != CUDART_SUCCESS) ? error : CUDART_INVALID_DEVICE;
     }
     return (cuemu_cudart_error_t)(enable ? cuCtxEnablePeerAccess(ctx, 0) :
                                            cuCtxDisablePeerAccess(ctx));

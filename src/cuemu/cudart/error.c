@@ -5,6 +5,11 @@
  */
 #include "cudart.h"
 
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
 /* without "not ready": a query of unfinished work is no failure */
 static __thread cuemu_cudart_error_t cuemu_cudart_last;
 
@@ -32,118 +37,108 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaPeekAtLastError(void)
     return cuemu_cudart_last;
 }
 
+/* Results of the runtime alone, and those that the driver calls otherwise: then
+   without a text, as both say the same of a result */
 static const struct {
     int        error;
     const char *name;
     const char *text;
 } cuemu_cudart_errors[] = {
-    {0, "cudaSuccess", "no error"},
-    {1, "cudaErrorInvalidValue", "invalid argument"},
-    {2, "cudaErrorMemoryAllocation", "out of memory"},
-    {3, "cudaErrorInitializationError", "initialization error"},
-    {4, "cudaErrorCudartUnloading", "driver shutting down"},
+    {0, "cudaSuccess", NULL},
+    {2, "cudaErrorMemoryAllocation", NULL},
+    {3, "cudaErrorInitializationError", NULL},
+    {4, "cudaErrorCudartUnloading", NULL},
     {9, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
     {12, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
     {13, "cudaErrorInvalidSymbol", "invalid device symbol"},
     {21, "cudaErrorInvalidMemcpyDirection",
-         "invalid copy direction for memcpy"},
+     "invalid copy direction for memcpy"},
     {35, "cudaErrorInsufficientDriver",
-         "CUDA driver version is insufficient for CUDA runtime version"},
-    {46, "cudaErrorDevicesUnavailable",
-         "CUDA-capable device(s) is/are busy or unavailable"},
+     "CUDA driver version is insufficient for CUDA runtime version"},
+    {46, "cudaErrorDevicesUnavailable", NULL},
     {52, "cudaErrorMissingConfiguration",
-         "__global__ function call is not configured"},
+     "__global__ function call is not configured"},
     {98, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {100, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {201, "cudaErrorDeviceUninitialized", "invalid device context"},
-    {209, "cudaErrorNoKernelImageForDevice",
-          "no kernel image is available for execution on the device"},
-    {215, "cudaErrorUnsupportedLimit",
-          "limit is not supported on this architecture"},
-    {217, "cudaErrorPeerAccessUnsupported",
-          "peer access is not supported between these two devices"},
-    {218, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},
-    {222, "cudaErrorUnsupportedPtxVersion",
-          "the provided PTX was compiled with an unsupported toolchain."},
-    {304, "cudaErrorOperatingSystem",
-          "OS call failed or operation not supported on this OS"},
-    {400, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {500, "cudaErrorSymbolNotFound", "named symbol not found"},
-    {600, "cudaErrorNotReady", "device not ready"},
-    {700, "cudaErrorIllegalAddress",
-          "an illegal memory access was encountered"},
-    {701, "cudaErrorLaunchOutOfResources",
-          "too many resources requested for launch"},
-    {702, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
-    {704, "cudaErrorPeerAccessAlreadyEnabled",
-          "peer access is already enabled"},
-    {705, "cudaErrorPeerAccessNotEnabled", "peer access has not been enabled"},
-    {708, "cudaErrorSetOnActiveProcess",
-          "cannot set while device is active in this process"},
-    {709, "cudaErrorContextIsDestroyed", "context is destroyed"},
-    {710, "cudaErrorAssert", "device-side assert triggered"},
-    {712, "cudaErrorHostMemoryAlreadyRegistered",
-          "part or all of the requested memory range is already mapped"},
-    {713, "cudaErrorHostMemoryNotRegistered",
-          "pointer does not correspond to a registered memory region"},
-    {716, "cudaErrorMisalignedAddress", "misaligned address"},
-    {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {720, "cudaErrorCooperativeLaunchTooLarge",
-          "too many blocks in cooperative launch"},
-    {800, "cudaErrorNotPermitted", "operation not permitted"},
-    {801, "cudaErrorNotSupported", "operation not supported"},
-    {900, "cudaErrorStreamCaptureUnsupported",
-          "operation not permitted when stream is capturing"},
-    {901, "cudaErrorStreamCaptureInvalidated",
-          "operation failed due to a previous error during capture"},
-    {902, "cudaErrorStreamCaptureMerge",
-          "operation would result in a merge of separate capture sequences"},
-    {903, "cudaErrorStreamCaptureUnmatched",
-          "capture was not ended in the same stream as it began"},
-    {904, "cudaErrorStreamCaptureUnjoined",
-          "capturing stream has unjoined work"},
-    {905, "cudaErrorStreamCaptureIsolation",
-          "dependency created on uncaptured work in another stream"},
-    {906, "cudaErrorStreamCaptureImplicit",
-          "operation would make the legacy stream depend on a capturing "
-          "blocking stream"},
-    {907, "cudaErrorCapturedEvent",
-          "operation not permitted on an event last recorded in a capturing "
-          "stream"},
-    {908, "cudaErrorStreamCaptureWrongThread",
-          "attempt to terminate a thread-local capture sequence from another "
-          "thread"},
-    {909, "cudaErrorTimeout", "wait operation timed out"},
-    {910, "cudaErrorGraphExecUpdateFailure",
-          "the graph update was not performed because it included changes "
-          "which violated constraints specific to instantiated graph update"},
-    {999, "cudaErrorUnknown", "unknown error"}
+    {200, "cudaErrorInvalidKernelImage", NULL},
+    {201, "cudaErrorDeviceUninitialized", NULL},
+    {205, "cudaErrorMapBufferObjectFailed", NULL},
+    {206, "cudaErrorUnmapBufferObjectFailed", NULL},
+    {209, "cudaErrorNoKernelImageForDevice", NULL},
+    {214, "cudaErrorECCUncorrectable", NULL},
+    {216, "cudaErrorDeviceAlreadyInUse", NULL},
+    {225, "cudaErrorUnsupportedDevSideSync", NULL},
+    {400, "cudaErrorInvalidResourceHandle", NULL},
+    {500, "cudaErrorSymbolNotFound", NULL},
+    {708, "cudaErrorSetOnActiveProcess", NULL},
+    {719, "cudaErrorLaunchFailure", NULL}
 };
 
 #define CUEMU_CUDART_NUM_ERRORS \
     (sizeof(cuemu_cudart_errors) / sizeof(cuemu_cudart_errors[0]))
 
-CUEMU_CUDART_EXPORT const char *cudaGetErrorName(cuemu_cudart_error_t error)
-{
-    size_t i;
+#define CUEMU_CUDART_MAX_ERROR 1000
 
-    for (i = 0; i < CUEMU_CUDART_NUM_ERRORS; ++i) {
-        if (cuemu_cudart_errors[i].error == error) {
-            return cuemu_cudart_errors[i].name;
+static struct {
+    pthread_once_t once;
+    char           name[CUEMU_CUDART_MAX_ERROR][48];
+    const char    *text[CUEMU_CUDART_MAX_ERROR];
+} cuemu_cudart_texts = {
+    .once = PTHREAD_ONCE_INIT
+};
+
+/* Derive a name: CUDA_ERROR_INVALID_VALUE is cudaErrorInvalidValue. */
+static void cuemu_cudart_derive(const char *from, char *name, size_t size)
+{
+    size_t length = (size_t)snprintf(name, size, "cudaError");
+    int is_first  = 1;
+
+    for (from += strlen("CUDA_ERROR_"); (*from != '\0') && (length + 1 < size);
+         ++from) {
+        if (*from != '_') {
+            name[length++] = (char)(is_first ? *from : tolower(*from));
+        }
+        is_first = (*from == '_');
+    }
+}
+
+static void cuemu_cudart_describe(void)
+{
+    const char *name;
+    size_t i;
+    int error;
+
+    for (error = 0; error < CUEMU_CUDART_MAX_ERROR; ++error) {
+        cuemu_cudart_texts.text[error] = cuemu_result(error, &name);
+        if (name != NULL) {
+            cuemu_cudart_derive(name, cuemu_cudart_texts.name[error],
+                                sizeof(cuemu_cudart_texts.name[0]));
         }
     }
-    return "unrecognized error code";
+    for (i = 0; i < CUEMU_CUDART_NUM_ERRORS; ++i) {
+        error = cuemu_cudart_errors[i].error;
+        strcpy(cuemu_cudart_texts.name[error], cuemu_cudart_errors[i].name);
+        if (cuemu_cudart_errors[i].text != NULL) {
+            cuemu_cudart_texts.text[error] = cuemu_cudart_errors[i].text;
+        }
+    }
+}
+
+/* Return non-zero if an error has a name and a text. */
+static int cuemu_cudart_is_known(cuemu_cudart_error_t error)
+{
+    pthread_once(&cuemu_cudart_texts.once, cuemu_cudart_describe);
+    return (error >= 0) && (error < CUEMU_CUDART_MAX_ERROR) &&
+           (cuemu_cudart_texts.name[error][0] != '\0');
+}
+
+CUEMU_CUDART_EXPORT const char *cudaGetErrorName(cuemu_cudart_error_t error)
+{
+    return cuemu_cudart_is_known(error) ? cuemu_cudart_texts.name[error] :
+                                          "unrecognized error code";
 }
 
 CUEMU_CUDART_EXPORT const char *cudaGetErrorString(cuemu_cudart_error_t error)
 {
-    size_t i;
-
-    for (i = 0; i < CUEMU_CUDART_NUM_ERRORS; ++i) {
-        if (cuemu_cudart_errors[i].error == error) {
-            return cuemu_cudart_errors[i].text;
-        }
-    }
-    return "unrecognized error code";
+    return cuemu_cudart_is_known(error) ? cuemu_cudart_texts.text[error] :
+                                          "unrecognized error code";
 }

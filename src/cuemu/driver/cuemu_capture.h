@@ -15,7 +15,7 @@ typedef enum {
 } cuemu_capture_kind_t;
 
 /* For tests: return the effect of a call by its name, for any version. */
-CUEMU_FOR_TESTS cuemu_capture_kind_t cuemu_capture_kind(const char *call);
+CUEMU_PRIVATE cuemu_capture_kind_t cuemu_capture_kind(const char *call);
 
 /*
  * Prepare for new work in the stream. Sets *is_captured_p if the work must

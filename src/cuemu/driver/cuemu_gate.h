@@ -80,22 +80,26 @@ CUresult cuemu_gate_leave(const cuemu_gate_t *gate, CUresult result);
    error that CUEMU_FAULT sets for this occurrence, or SUCCESS. */
 CUresult cuemu_gate_fault(const char *name);
 
-/* Exported for tests, which find them by name */
-#define CUEMU_FOR_TESTS __attribute__((visibility("default")))
+/* Exported for tests and the emulated runtime, which find them by name */
+#define CUEMU_PRIVATE __attribute__((visibility("default")))
 
 /* Replace CUEMU_FAULT by `faults`, in the same form: calls to fail, counted
    from now. NULL: no call. No other thread may call the driver meanwhile.
    Returns 0; -1 if some are malformed (reported on stderr): the others
    apply. */
-CUEMU_FOR_TESTS int cuemu_fault(const char *faults);
+CUEMU_PRIVATE int cuemu_fault(const char *faults);
+
+/* Return the text of a result, and set *name_p to its name; NULL if unknown.
+   Works in any process, also without cuInit(). */
+CUEMU_PRIVATE const char *cuemu_result(int result, const char **name_p);
 
 /* Return how often this process called a function, in all its versions. */
-CUEMU_FOR_TESTS unsigned long long cuemu_calls(const char *name);
+CUEMU_PRIVATE unsigned long long cuemu_calls(const char *name);
 
 /* Write the numbers of this process's driver objects and memory blocks by kind
    to `text`, cut to `size`: equal numbers give equal texts. Modules, libraries
    and links are not counted. Returns `text`. */
-CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
+CUEMU_PRIVATE const char *cuemu_census(char *text, size_t size);
 
 /* cuda.h makes macros of many names: paste them here, never expand them. */
 #define CUEMU_ENTRY(_str, _in, _in_str, _do, _flags, _decl, _args) \

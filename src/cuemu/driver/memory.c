@@ -623,7 +623,8 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
     int extent;
 
     /* The emulated GPU may be larger than the file system of its memory */
-    if ((statvfs(cuemu_session.dir, &fs) == 0) &&
+    if ((size <= cuemu_session.shared->gpu_bytes[gpu]) &&
+        (statvfs(cuemu_session.dir, &fs) == 0) &&
         ((uint64_t)fs.f_bavail * fs.f_frsize < size)) {
         cuemu_session_no_room(size, "a GPU's memory");
         return CUDA_ERROR_OUT_OF_MEMORY;

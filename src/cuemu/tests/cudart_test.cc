@@ -201,6 +201,20 @@ TEST_P(cudart, errors_are_remembered_once)
     EXPECT_STREQ("out of memory", text(2));
     EXPECT_STREQ("no error", text(0));
     EXPECT_STREQ("unrecognized error code", text(-77));
+    EXPECT_STREQ("invalid device context", text(201));
+    EXPECT_STREQ("an illegal memory access was encountered", text(700));
+    const char *(*name)(
+        int) = (const char *(*)(int))dlsym(m_handle, "cudaGetErrorName");
+    EXPECT_STREQ("cudaSuccess", name(0));
+    EXPECT_STREQ("cudaErrorInvalidSymbol", name(13));
+    EXPECT_STREQ("cudaErrorDeviceUninitialized", name(201));
+    EXPECT_STREQ("cudaErrorIllegalInstruction", name(715));
+    EXPECT_STREQ("cudaErrorInvalidPc", name(718));
+    EXPECT_STREQ("unrecognized error code", name(1000));
+
+    /* The device itself is no peer */
+    EXPECT_EQ(101, call("cudaDeviceEnablePeerAccess", 0, 0u));
+    EXPECT_EQ(101, call("cudaGetLastError"));
 }
 
 TEST_P(cudart, kernels_without_ptx_are_refused_and_symbols_known)

@@ -187,6 +187,8 @@ TEST_F(driver, bad_arguments)
         const char *text = nullptr;
         CU_OK(cuGetErrorName(CUDA_ERROR_INVALID_HANDLE, &text));
         EXPECT_STREQ("CUDA_ERROR_INVALID_HANDLE", text);
+        CU_OK(cuGetErrorString(CUDA_ERROR_LAUNCH_FAILED, &text));
+        EXPECT_STREQ("unspecified launch failure", text);
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                   cuGetErrorString((CUresult)12345, &text));
         EXPECT_EQ(nullptr, text);
@@ -306,7 +308,11 @@ TEST_F(driver, out_of_memory)
         use(0);
         CU_OK(cuMemGetInfo(&free_bytes, &total));
         EXPECT_EQ(64 * MiB, total);
+        /* nothing to tell: a real GPU has no room either */
+        testing::internal::CaptureStderr();
         EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&a, 65 * MiB));
+        EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&a, (size_t)1 << 50));
+        EXPECT_EQ("", testing::internal::GetCapturedStderr());
         CU_OK(cuMemAlloc(&a, 32 * MiB));
         CU_OK(cuMemAlloc(&b, 32 * MiB));
         EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&c, 1));
