@@ -4,7 +4,6 @@
 #include "ptx_code.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 typedef enum {
@@ -354,12 +353,9 @@ static cuemu_ptx_status_t ptx_decode_setp(cuemu_ptx_kernel_t *k,
         in->negated_source = st->op[3].negated;
     }
 
-    if ((in->r[0] == CUEMU_PTX_NONE) || (in->r[2] == CUEMU_PTX_NONE) ||
-        (in->r[3] == CUEMU_PTX_NONE) || (in->r[4] == CUEMU_PTX_NONE)) {
-        snprintf(error, CUEMU_PTX_ERROR_SIZE, "operands");
-        return CUEMU_PTX_NOT_KNOWN;
-    }
-    return CUEMU_PTX_OK;
+    return ((in->r[0] == CUEMU_PTX_NONE) || (in->r[2] == CUEMU_PTX_NONE) ||
+            (in->r[3] == CUEMU_PTX_NONE) || (in->r[4] == CUEMU_PTX_NONE)) ?
+           CUEMU_PTX_NOT_KNOWN : CUEMU_PTX_OK;
 }
 
 static cuemu_ptx_status_t ptx_decode_select(cuemu_ptx_kernel_t *k,

@@ -654,7 +654,8 @@ static int ptx_init(cuemu_ptx_block_t *block, const cuemu_ptx_kernel_t *kernel,
     block->kernel      = kernel;
     block->launch      = launch;
     block->count       = count;
-    block->at_once     = kernel->has_barrier || launch->together;
+    block->at_once     = kernel->has_barrier || kernel->has_loops ||
+                           launch->together;
     block->budget      = launch->max_instructions;
     block->shared_size = ((kernel->shared_size + 15) & ~15u) +
                          launch->dynamic_shared;

@@ -9,7 +9,6 @@
 
 #include <fenv.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -302,7 +301,6 @@ cuemu_ptx_status_t cuemu_ptx_decode_float(cuemu_ptx_kernel_t *k,
                                           cuemu_ptx_insn_t *in, char *error)
 {
     int type = cuemu_ptx_type(st->token[st->num_tokens - 1]);
-    const char *stranger;
     size_t i;
 
     if (type < 0) {
@@ -314,10 +312,8 @@ cuemu_ptx_status_t cuemu_ptx_decode_float(cuemu_ptx_kernel_t *k,
             continue;
         }
 
-        stranger = cuemu_ptx_stranger(st, "rn rz rm rp approx full ftz "
-                                          "sat NaN");
-        if (stranger != NULL) {
-            snprintf(error, CUEMU_PTX_ERROR_SIZE, ".%s", stranger);
+        if (cuemu_ptx_stranger(st, "rn rz rm rp approx full ftz sat NaN") !=
+            NULL) {
             return CUEMU_PTX_NOT_KNOWN;
         }
 

@@ -3,7 +3,6 @@
 /* Arithmetic and logic of integers. */
 #include "ptx_code.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -168,7 +168,6 @@ static cuemu_ptx_status_t ptx_decode_bulk(cuemu_ptx_kernel_t *k,
     in->type       = (uint8_t)cuemu_ptx_type_width(st->op[0].type);
     in->type2      = (uint8_t)cuemu_ptx_type_width(st->op[1].type);
     in->width2     = (uint8_t)cuemu_ptx_type_width(st->op[3].type);
-    k->has_barrier = 1;
     k->has_loops   = 1;
     return (in->r[3] == CUEMU_PTX_NONE) ? CUEMU_PTX_NOT_KNOWN : CUEMU_PTX_OK;
 }
@@ -239,7 +238,6 @@ cuemu_ptx_status_t cuemu_ptx_decode_mbarrier(cuemu_ptx_kernel_t *k,
                                                         CUEMU_PTX_GENERIC;
     type           = (how == PTX_WAIT) ? CUEMU_PTX_B64 : CUEMU_PTX_U32;
     in->width      = (how == PTX_WAIT) ? 8 : 4;
-    k->has_barrier = 1;
     k->has_loops   = 1;
 
     status   = cuemu_ptx_address(k, &op[at], in, 5);

@@ -9,7 +9,6 @@
  */
 #include "ptx_code.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ------------------------------------------------------------ addresses */
@@ -622,6 +621,11 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
         return CUEMU_PTX_NOT_KNOWN; /* a 128-bit register */
     }
 
+    if (!is_store &&
+        (cuemu_ptx_has(st, "acquire") || cuemu_ptx_has(st, "relaxed") ||
+         cuemu_ptx_has(st, "volatile"))) {
+        k->has_loops = 1; /* the program may wait for another thread's store */
+    }
     in->run = is_store ? ptx_store : ptx_load;
     if (!is_store && (in->space == CUEMU_PTX_PARAM) &&
         (in->r[5] == CUEMU_PTX_NONE)) {

@@ -108,7 +108,8 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
     }
 
     if (st->op[1].kind == CUEMU_PTX_OPERAND_LABEL) {
-        snprintf(error, CUEMU_PTX_ERROR_SIZE, "address of a function");
+        snprintf(error, CUEMU_PTX_ERROR_SIZE, "address of a function: the "
+                 "emulator lacks calls by pointer");
         return CUEMU_PTX_NOT_KNOWN;
     }
 
@@ -456,7 +457,8 @@ static cuemu_ptx_status_t ptx_decode_cvt(cuemu_ptx_kernel_t *k,
 /* Generic addresses of shared and local memory lie in a window each */
 static uint64_t ptx_window(const cuemu_ptx_statement_t *st)
 {
-    return cuemu_ptx_has(st, "shared") ? CUEMU_PTX_WINDOW_SHARED :
+    return (cuemu_ptx_has(st, "shared") || cuemu_ptx_has(st, "shared::cta") ||
+            cuemu_ptx_has(st, "shared::cluster")) ? CUEMU_PTX_WINDOW_SHARED :
            cuemu_ptx_has(st, "local")  ? CUEMU_PTX_WINDOW_LOCAL :
            cuemu_ptx_has(st, "param")  ? CUEMU_PTX_WINDOW_PARAM : 0;
 }
@@ -504,7 +506,8 @@ cuemu_ptx_status_t cuemu_ptx_decode_move(cuemu_ptx_kernel_t *k,
         return cuemu_ptx_operands(k, st, in, CUEMU_PTX_U64, CUEMU_PTX_U64, 1,
                                   error);
     } else if (strcmp(name, "isspacep") == 0) {
-        if (cuemu_ptx_stranger(st, "global shared local param") != NULL) {
+        if (cuemu_ptx_stranger(st, "global shared shared::cta shared::cluster "
+                               "local param") != NULL) {
             return CUEMU_PTX_NOT_KNOWN;
         }
         in->run = ptx_isspacep;

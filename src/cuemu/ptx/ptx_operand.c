@@ -230,7 +230,8 @@ cuemu_ptx_status_t cuemu_ptx_operands(cuemu_ptx_kernel_t *k,
 
     for (i = 0; i <= num_sources; ++i) {
         if ((in->r[i] == CUEMU_PTX_NONE) || st->op[i].negated) {
-            snprintf(error, CUEMU_PTX_ERROR_SIZE, "operand %u", i + 1);
+            snprintf(error, CUEMU_PTX_ERROR_SIZE, "operand %u is unknown",
+                     i + 1);
             return CUEMU_PTX_NOT_KNOWN;
         }
     }
@@ -245,7 +246,8 @@ cuemu_ptx_status_t cuemu_ptx_check(const cuemu_ptx_insn_t *in, unsigned count,
     for (i = 0; i < count; ++i) {
         if (in->r[i] == CUEMU_PTX_NONE) {
             if (error != NULL) {
-                snprintf(error, CUEMU_PTX_ERROR_SIZE, "operand %u", i + 1);
+                snprintf(error, CUEMU_PTX_ERROR_SIZE, "operand %u is unknown",
+                         i + 1);
             }
             return CUEMU_PTX_NOT_KNOWN;
         }

@@ -55,8 +55,8 @@ typedef struct {
 } ptx_function_t;
 
 /* Nested braces, and nested calls of functions (which are inlined) */
-#define PTX_MAX_DEPTH 100
-#define PTX_MAX_CALLS 16
+#define PTX_MAX_DEPTH 300
+#define PTX_MAX_CALLS 64
 
 /* Longer texts: parse each kernel on its first use */
 #define PTX_EAGER_SIZE (1u << 20)
@@ -98,6 +98,7 @@ typedef struct ptx_parser {
     } parent[PTX_MAX_DEPTH];
     unsigned            depth;
     unsigned            calls;        /* calls around the current text */
+    const char         *called[PTX_MAX_CALLS]; /* bodies of these functions */
     uint32_t            max_tables;
     ptx_function_t     *functions;
     unsigned            num_functions, max_functions;
@@ -1691,7 +1692,7 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     cuemu_ptx_operand_t result[4], argument[64];
     unsigned num_results = 0, num_arguments = 0;
     const ptx_function_t *function;
-    unsigned unit = ps->unit;
+    unsigned unit = ps->unit, i;
     const char *after;
     uint32_t line;
     char *name;
@@ -1730,10 +1731,15 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
         return ptx_emit(ps, &st, guard, 0);
     }
 
+    for (i = 0; i < ps->calls; ++i) {
+        if (ps->called[i] == function->body) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s is recursive",
+                            word, name);
+        }
+    }
     if (ps->calls == PTX_MAX_CALLS) {
-        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s is recursive, or "
-                        "%u calls are nested", word, name,
-                        PTX_MAX_CALLS);
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s: %u calls are nested",
+                        word, name, PTX_MAX_CALLS);
     }
 
     after = ps->p;
@@ -1754,8 +1760,8 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     ps->p    = function->body;
     ps->line = function->line;
     ps->unit = function->unit;
-    ++ps->calls;
-    ps->kernel->calls = ps->calls;
+    ps->called[ps->calls++] = function->body;
+    ps->kernel->calls       = ps->calls;
     if (ptx_parse_body(ps) != 0) {
         return -1;
     }
@@ -1878,6 +1884,22 @@ static void ptx_parser_free(ptx_parser_t *ps)
     free(ps);
 }
 
+/* Declare what the system reserves of shared memory. cooperative_groups expects
+   288 bytes there (details/memory.h). */
+static int ptx_parse_reserved(ptx_parser_t *ps)
+{
+    static const char text[] = ".align 16 .b8 %reserved_smem_offset_1[288];";
+    const char *begin = ps->p, *end = ps->end;
+    int result;
+
+    ps->p   = text;
+    ps->end = text + sizeof(text) - 1;
+    result  = ptx_parse_variable(ps, CUEMU_PTX_SHARED, 0);
+    ps->p   = begin;
+    ps->end = end;
+    return result;
+}
+
 cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size, int lazy,
                                   cuemu_ptx_module_t **module_p, char *error)
 {
@@ -1904,6 +1926,7 @@ cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size, int lazy,
     ps->error  = error;
     ps->module = module;
     if (ps->begin != NULL) {
+        (void)ptx_parse_reserved(ps);
         (void)ptx_parse_module(ps);
         status = ps->status;
     }

@@ -7,7 +7,6 @@
  */
 #include "ptx_code.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static uint32_t ptx_half(cuemu_ptx_mask_t mask, unsigned lane)

@@ -126,6 +126,69 @@ TEST_F(kernel_isa, functions_are_called)
     });
 }
 
+/* Debug builds of templates nest many calls */
+TEST_F(kernel_isa, many_nested_calls)
+{
+    run(1, [&](int) {
+        std::string text = ".func f0(.param .b64 p)\n{\n.reg .b64 %rd<2>;\n"
+                           ".reg .b32 %r<2>;\nld.param.u64 %rd1, [p];\n"
+                           "mov.u32 %r1, 77; st.global.u32 [%rd1], %r1;\n}\n";
+
+        for (int i = 1; i < 50; ++i) {
+            text += ".func f" + std::to_string(i) +
+                    "(.param .b64 p)\n{\n.reg .b64 %rd<2>;\n"
+                    "ld.param.u64 %rd1, [p]; { .param .b64 q;\n"
+                    "st.param.b64 [q], %rd1; call f" + std::to_string(i - 1) +
+                    ", (q); }\n}\n";
+        }
+        expect(
+                module("{ .param .b64 q; st.param.b64 [q], %out;\n"
+                       "call f49, (q); }", text), 64,
+                [&](uint32_t) { return 77u; });
+    });
+}
+
+/* Shared memory that the system reserves: cooperative_groups keeps 288 bytes of
+   a block's tiles in it */
+TEST_F(kernel_isa, reserved_shared_memory)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u32 %r1, %reserved_smem_offset_1;\n"
+                       "mad.lo.u32 %r1, %t, 4, %r1; mov.u32 %r2, own;\n"
+                       "mad.lo.u32 %r2, %t, 4, %r2; st.shared.u32 [%r2], 7;\n"
+                       "ld.shared.u32 %r3, [%r1]; add.u32 %r3, %r3, %t;\n"
+                       "st.shared.u32 [%r1], %r3; ld.shared.u32 %r4, [%r1];\n"
+                       "ld.shared.u32 %r5, [%r2]; add.u32 %r4, %r4, %r5;\n"
+                       "cvt.u64.u32 %rd3, %r1; cvta.shared.u64 %rd3, %rd3;\n"
+                       "isspacep.shared::cluster %p1, %rd3;\n"
+                       "@!%p1 mov.u32 %r4, 0;\n"
+                       "st.global.u32 [%out], %r4;",
+                       ".shared .align 4 .b8 own[288];\n"), 72,
+                [&](uint32_t i) { return i + 7; });
+    });
+}
+
+/* A warp waits for a later one of its block, without a barrier */
+TEST_F(kernel_isa, warps_wait_for_later_ones)
+{
+    run(1, [&](int) {
+        for (const char *load : {"ld.acquire.cta.shared.u32",
+                                 "ld.volatile.shared.u32"}) {
+            expect(
+                    module("mov.u32 %r1, own; setp.ne.u32 %p1, %t, 0;\n"
+                           "setp.eq.u32 %p2, %t, 255; @!%p2 bra $WAIT;\n"
+                           "st.volatile.shared.u32 [%r1], 8;\n"
+                           "$WAIT: mov.u32 %r2, 8; @%p1 bra $OUT;\n"
+                           "$AGAIN: " + std::string(load) + " %r2, [%r1];\n"
+                           "setp.eq.u32 %p3, %r2, 0; @%p3 bra $AGAIN;\n"
+                           "$OUT: st.global.u32 [%out], %r2;",
+                           ".shared .align 4 .b8 own[4];\n"), 256,
+                    [&](uint32_t) { return 8u; });
+        }
+    });
+}
+
 TEST_F(kernel_isa, functions_that_cannot_be_called_are_named)
 {
     run(1, [&](int) {
