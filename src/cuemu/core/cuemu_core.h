@@ -332,7 +332,6 @@ typedef struct {
     cuemu_time_t  duration;   /* DELAY */
     cuemu_time_t  not_before; /* earliest submission time, e.g. the end of the
                                  submitting call; 0: no limit */
-    uint64_t      cookie[2];  /* the caller's data */
     union {                   /* the caller's data for the serving process */
         uint8_t   bytes[CUEMU_OP_PAYLOAD_SIZE];
         uint64_t  words[CUEMU_OP_PAYLOAD_SIZE / 8];

@@ -88,7 +88,6 @@ typedef struct {
     int             gpu[CUEMU_MAX_GPUS];       /* index in the node */
     unsigned        primary_flags[CUEMU_MAX_GPUS];
     cuemu_context_t *primary[CUEMU_MAX_GPUS];
-    int             default_sync_memops;
 } cuemu_process_t;
 
 extern cuemu_process_t cuemu_process;

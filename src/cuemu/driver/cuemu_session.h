@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define CUEMU_SESSION_MAGIC   0x63756d5553313036ull
+#define CUEMU_SESSION_MAGIC   0x63756d5553313037ull
 #define CUEMU_MAX_PROCS       CUEMU_CLOCK_RANKS
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096

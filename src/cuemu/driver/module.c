@@ -17,8 +17,6 @@
    request */
 #define CUEMU_SHARED_PLAIN 49152
 
-#define CUEMU_MAX_FUNCTIONS 1024
-
 struct cuemu_library {
     cuemu_object_t   obj;
     char            *text;
