@@ -105,7 +105,8 @@ static void cuemu_job_fail(cuemu_job_t *job, cuemu_ptx_status_t status,
                       (status == CUEMU_PTX_NO_MEMORY) ?
                       CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES :
                       (status == CUEMU_PTX_ASSERT) ? CUDA_ERROR_ASSERT :
-                      (status == CUEMU_PTX_TRAP) ?
+                      ((status == CUEMU_PTX_TRAP) ||
+                       (status == CUEMU_PTX_NOT_KNOWN)) ?
                       CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_LAUNCH_TIMEOUT;
 
     cuemu_job_fail_with(job, result, error);

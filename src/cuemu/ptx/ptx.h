@@ -6,10 +6,10 @@
  *
  * The interpreter knows the PTX that nvcc makes of plain kernels: integers of
  * all sizes, float and double, half and bfloat16 as numbers, all state spaces,
- * atomics, barriers, warp shuffles and votes, calls of functions by name. It
- * does not know other calls, textures, tensor cores or clusters, and refuses a
- * module with any of these by name and line. Terms are those of "Parallel
- * Thread Execution ISA", NVIDIA.
+ * atomics, barriers, warp shuffles and votes, calls of functions. It does not
+ * know recursion, textures, tensor cores or clusters, and refuses a module with
+ * any of these by name and line. Terms are those of "Parallel Thread Execution
+ * ISA", NVIDIA.
  *
  * The interpreter does not depend on the driver. It reaches memory through a
  * function of the caller.

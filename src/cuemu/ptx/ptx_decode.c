@@ -11,7 +11,8 @@
 static void ptx_trap(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_mask_t m)
 {
-    cuemu_ptx_fault(g, in, CUEMU_PTX_TRAP, (unsigned)__builtin_ctzll(m), 0);
+    cuemu_ptx_fault(g, in, in->how ? CUEMU_PTX_NOT_KNOWN : CUEMU_PTX_TRAP,
+                    (unsigned)__builtin_ctzll(m), 0);
 }
 
 /* All threads sleep at the same time: the first group stands for the block */
@@ -85,6 +86,7 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
         return CUEMU_PTX_OK;
     } else if ((strcmp(name, "trap") == 0) || (strcmp(name, "brkpt") == 0)) {
         in->run = ptx_trap;
+        in->how = (uint8_t)cuemu_ptx_has(st, "lacks"); /* our own */
         return CUEMU_PTX_OK;
     } else if (strcmp(name, "call") == 0) {
         return cuemu_ptx_decode_call(k, st, in, error);

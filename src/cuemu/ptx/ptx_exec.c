@@ -607,6 +607,9 @@ static const char *ptx_fault_name(cuemu_ptx_status_t status)
         return "stopped by itself:";
     case CUEMU_PTX_ASSERT:
         return "fails an assertion:";
+    case CUEMU_PTX_NOT_KNOWN:
+        return "calls by pointer a function that is recursive, or needs what "
+               "the emulator lacks:";
     case CUEMU_PTX_DEADLOCK:
         return "waits forever at a barrier:";
     default:

@@ -108,8 +108,8 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
     }
 
     if (st->op[1].kind == CUEMU_PTX_OPERAND_LABEL) {
-        snprintf(error, CUEMU_PTX_ERROR_SIZE, "address of a function: the "
-                 "emulator lacks calls by pointer");
+        snprintf(error, CUEMU_PTX_ERROR_SIZE, "address of a kernel, or of "
+                 "an unknown function");
         return CUEMU_PTX_NOT_KNOWN;
     }
 

@@ -58,6 +58,12 @@ typedef struct {
 #define PTX_MAX_DEPTH 300
 #define PTX_MAX_CALLS 64
 
+/* Instructions parsed for a kernel at which it may call no more functions */
+#define PTX_MAX_CODE (1u << 20)
+
+/* Addresses of functions, which no memory has */
+#define PTX_FUNCTIONS 0x0400000000000000ull
+
 /* Longer texts: parse each kernel on its first use */
 #define PTX_EAGER_SIZE (1u << 20)
 
@@ -95,10 +101,15 @@ typedef struct ptx_parser {
     struct {
         int             scope;
         unsigned        uses, labels; /* uses and labels before this scope */
+        uint32_t        local;        /* local memory in use before it */
     } parent[PTX_MAX_DEPTH];
     unsigned            depth;
+    uint32_t            local;        /* local memory in use, bytes */
     unsigned            calls;        /* calls around the current text */
     const char         *called[PTX_MAX_CALLS]; /* bodies of these functions */
+    const char         *last;         /* end of the module's text */
+    unsigned            parsed;       /* instructions of the kernel, also of
+                                         calls that failed */
     uint32_t            max_tables;
     ptx_function_t     *functions;
     unsigned            num_functions, max_functions;
@@ -539,6 +550,45 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
     return 1;
 }
 
+/* Return the definition of a function, or its declaration without one: that of
+   the current text, or else a visible one, or any text's. NULL: no such
+   name. */
+static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
+                                               const char *name)
+{
+    const ptx_function_t *found = NULL, *function;
+    int rank = 0, best = 0;
+    unsigned i;
+
+    for (i = 0; i < ps->num_functions; ++i) {
+        function = &ps->functions[i];
+        if (strcmp(function->name, name) == 0) {
+            rank = (function->body == NULL)     ? 1 :
+                   (function->unit == ps->unit) ? 4 :
+                   function->is_local           ? 2 : 3;
+            if (rank > best) {
+                best  = rank;
+                found = function;
+            }
+        }
+    }
+    return found;
+}
+
+/* Return the address that stands for a function in registers and memory, 0 if
+   no function has this name. No memory has such an address. */
+static uint64_t ptx_function_address(const ptx_parser_t *ps, const char *name)
+{
+    unsigned i;
+
+    for (i = 0; i < ps->num_functions; ++i) {
+        if (strcmp(ps->functions[i].name, name) == 0) {
+            return PTX_FUNCTIONS + 16ull * i;
+        }
+    }
+    return 0;
+}
+
 /* Parse "name", "name + 4" or "generic(name)", `word` being its first word: the
    address of an earlier variable, to be stored at offset `at` of `global`. */
 static int ptx_parse_link(ptx_parser_t *ps, const cuemu_ptx_global_t *global,
@@ -597,13 +647,14 @@ static int ptx_parse_init(ptx_parser_t *ps, cuemu_ptx_global_t *global,
             return -1;
         }
         if (!ptx_number(word, &value, &kind)) {
-            if ((size != 8) || (ptx_parse_link(ps, global, at, word) != 0)) {
-                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s begins with the "
-                                "address %s: only variables before it, and no "
-                                "calls by pointer", global->name, word);
-            }
-            value = 0;
+            value = ptx_function_address(ps, word);
             kind  = CUEMU_PTX_OPERAND_IMM;
+            if ((size != 8) ||
+                ((value == 0) && (ptx_parse_link(ps, global, at, word) != 0))) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s begins with the "
+                                "address %s: only functions, and variables "
+                                "before it", global->name, word);
+            }
         }
         if ((kind == CUEMU_PTX_OPERAND_F64) && (type == CUEMU_PTX_F32)) {
             memcpy(&real, &value, sizeof(real));
@@ -738,12 +789,15 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
         }
         break;
     case CUEMU_PTX_LOCAL:
-        start          = (ps->kernel->local_size + align - 1) & ~(align - 1);
+        start          = (ps->local + align - 1) & ~(align - 1);
         symbol->offset = start;
         if (start + size > (1u << 20)) {
             return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "the size of %s", word);
         }
-        ps->kernel->local_size = (uint32_t)(start + size + 15) & ~15u;
+        ps->local = (uint32_t)(start + size + 15) & ~15u;
+        if (ps->local > ps->kernel->local_size) {
+            ps->kernel->local_size = ps->local;
+        }
         break;
     default:
         globals = realloc(module->globals, (module->num_globals + 1) *
@@ -869,7 +923,11 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
         return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "register %s", word);
     }
 
-    /* A label or a function: the caller tells them apart */
+    op->value = (word[0] == '$') ? 0 : ptx_function_address(ps, word);
+    if (op->value != 0) {
+        op->kind = CUEMU_PTX_OPERAND_IMM;
+        return 0;
+    }
     return ptx_use_label(ps, word, op);
 }
 
@@ -969,6 +1027,7 @@ static cuemu_ptx_insn_t *ptx_new_insn(ptx_parser_t *ps)
         ptx_no_memory(ps);
         return NULL;
     }
+    ++ps->parsed;
     in         = &k->code[k->num_code];
     memset(in, 0, sizeof(*in));
     in->guard  = CUEMU_PTX_NONE;
@@ -1006,6 +1065,8 @@ static int ptx_fail_operand(ptx_parser_t *ps, const char *word)
 
 static int ptx_parse_call(ptx_parser_t *ps, const char *word,
                           const cuemu_ptx_operand_t *guard);
+static int ptx_try_call(ptx_parser_t *ps, const char *word,
+                        const cuemu_ptx_operand_t *guard);
 
 static int ptx_parse_insn(ptx_parser_t *ps, char *word,
                           const cuemu_ptx_operand_t *guard)
@@ -1029,7 +1090,8 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
     }
 
     if ((st.num_tokens > 0) && (strcmp(st.token[0], "call") == 0)) {
-        return ptx_parse_call(ps, word, guard);
+        return (st.num_tokens > 1) && (strcmp(st.token[1], "try") == 0) ?
+               ptx_try_call(ps, word, guard) : ptx_parse_call(ps, word, guard);
     }
 
     if ((ps->calls > 0) && (strcmp(copy, "ret") == 0)) {
@@ -1166,6 +1228,7 @@ static int ptx_close_scope(ptx_parser_t *ps)
         --ps->num_symbols;
     }
     ps->scope = parent;
+    ps->local = ps->parent[depth].local;
     return 0;
 }
 
@@ -1177,6 +1240,7 @@ static int ptx_open_scope(ptx_parser_t *ps)
     ps->parent[ps->depth].scope  = ps->scope;
     ps->parent[ps->depth].uses   = ps->num_uses;
     ps->parent[ps->depth].labels = ps->num_labels;
+    ps->parent[ps->depth].local  = ps->local;
     ++ps->depth;
     ps->scope = ++ps->last_scope;
     return 0;
@@ -1204,7 +1268,8 @@ static int ptx_parse_directive(ptx_parser_t *ps, char *word)
     } else if (strcmp(word, ".loc") == 0) {
         ptx_skip_line(ps);
         return 0;
-    } else if (strcmp(word, ".pragma") == 0) {
+    } else if ((strcmp(word, ".pragma") == 0) ||
+               (strcmp(word, ".callprototype") == 0)) {
         ptx_skip_statement(ps);
         return 0;
     }
@@ -1451,6 +1516,8 @@ static int ptx_parse_kernel(ptx_parser_t *ps, cuemu_ptx_kernel_t *k)
     ps->depth      = 0;
     ps->scope      = 0;
     ps->calls      = 0;
+    ps->parsed     = 0;
+    ps->local      = 0;
     k->text        = NULL;
     while ((ps->num_symbols > 0) &&
            (ps->symbols[ps->num_symbols - 1].scope != 0)) {
@@ -1573,31 +1640,6 @@ static int ptx_parse_function(ptx_parser_t *ps)
     return 0;
 }
 
-/* Return the definition of a function, or its declaration without one: that of
-   the current text, or else a visible one, or any text's. NULL: no such
-   name. */
-static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
-                                               const char *name)
-{
-    const ptx_function_t *found = NULL, *function;
-    int rank = 0, best = 0;
-    unsigned i;
-
-    for (i = 0; i < ps->num_functions; ++i) {
-        function = &ps->functions[i];
-        if (strcmp(function->name, name) == 0) {
-            rank = (function->body == NULL)     ? 1 :
-                   (function->unit == ps->unit) ? 4 :
-                   function->is_local           ? 2 : 3;
-            if (rank > best) {
-                best  = rank;
-                found = function;
-            }
-        }
-    }
-    return found;
-}
-
 /* Parse (a, b), possibly empty: up to `max` operands. */
 static int ptx_parse_arguments(ptx_parser_t *ps, cuemu_ptx_operand_t *op,
                                unsigned max, unsigned *count_p)
@@ -1680,6 +1722,85 @@ static int ptx_emit(ptx_parser_t *ps, cuemu_ptx_statement_t *st,
     return 0;
 }
 
+/* Return the number of parameters in "a, b)"; NULL: none. */
+static unsigned ptx_count_parameters(const char *text)
+{
+    unsigned count = 0, is_empty = 1;
+
+    for (; (text != NULL) && (*text != ')'); ++text) {
+        count   += (*text == ',');
+        is_empty = is_empty && isspace((unsigned char)*text);
+    }
+    return count + !is_empty;
+}
+
+/* "call (results), %pointer, (arguments), prototype;" */
+typedef struct {
+    const char *pointer;
+    const char *results, *arguments; /* texts around the pointer */
+    int         results_length, arguments_length;
+    unsigned    num_results, num_arguments;
+} ptx_pointer_call_t;
+
+/* Write statements that call each function of so many parameters if the pointer
+   is its address. Returns NULL without memory. */
+static char *ptx_write_calls(const ptx_parser_t *ps,
+                             const ptx_pointer_call_t *call, size_t *size_p)
+{
+    const ptx_function_t *function;
+    unsigned long long address;
+    char *text = NULL;
+    FILE *file = open_memstream(&text, size_p);
+    unsigned i;
+
+    if (file == NULL) {
+        return NULL;
+    }
+    fprintf(file, ".reg .pred %%is, %%left; setp.eq.u64 %%left, %s, %s; ",
+            call->pointer, call->pointer);
+    for (i = 0; i < ps->num_functions; ++i) {
+        function = &ps->functions[i];
+        address  = ptx_function_address(ps, function->name);
+        if ((function->body != NULL) &&
+            (function == ptx_find_function(ps, function->name)) &&
+            (ptx_count_parameters(function->results) == call->num_results) &&
+            (ptx_count_parameters(function->params) == call->num_arguments)) {
+            fprintf(file, "setp.eq.u64 %%is, %s, %llu; "
+                    "setp.ne.and.u64 %%left, %s, %llu, %%left; "
+                    "@%%is call.try %.*s %s %.*s; ", call->pointer, address,
+                    call->pointer, address, call->results_length,
+                    call->results, function->name, call->arguments_length,
+                    call->arguments);
+        }
+    }
+    fprintf(file, "@%%left trap; %s: }", PTX_RETURN);
+    return (fclose(file) == 0) ? text : NULL;
+}
+
+/* Inline all functions that a pointer may point to, each behind a comparison */
+static int ptx_call_pointer(ptx_parser_t *ps, const ptx_pointer_call_t *call,
+                            const cuemu_ptx_operand_t *guard)
+{
+    cuemu_ptx_statement_t skip = {.token = {"bra"}, .num_tokens = 1,
+                                  .num_ops = 1, .written = "call"};
+    const char *after = ps->p, *end = ps->end;
+    size_t size = 0;
+    char *text  = ptx_write_calls(ps, call, &size);
+    int result  = (text == NULL) ? ptx_no_memory(ps) : ptx_open_scope(ps);
+
+    if ((result == 0) && (guard != NULL)) {
+        result = (ptx_use_label(ps, PTX_RETURN, &skip.op[0]) != 0) ? -1 :
+                 ptx_emit(ps, &skip, guard, 1);
+    }
+    ps->p   = text;
+    ps->end = text + size;
+    result  = (result != 0) ? -1 : ptx_parse_body(ps);
+    ps->p   = after;
+    ps->end = end;
+    free(text);
+    return result;
+}
+
 /*
  * Parse "call (results), function, (arguments);" and inline the function: parse
  * its text once more, in a scope of its own.
@@ -1692,8 +1813,9 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     cuemu_ptx_operand_t result[4], argument[64];
     unsigned num_results = 0, num_arguments = 0;
     const ptx_function_t *function;
-    unsigned unit = ps->unit, i;
-    const char *after;
+    ptx_pointer_call_t call = {.results = ps->p};
+    unsigned unit           = ps->unit, i;
+    const char *after, *end;
     uint32_t line;
     char *name;
 
@@ -1703,21 +1825,27 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
         return -1;
     }
 
-    name = ptx_expect_word(ps);
+    call.results_length = (int)(ps->p - call.results);
+    name                = ptx_expect_word(ps);
+    call.pointer        = name;
+    call.arguments      = ps->p;
     if ((name == NULL) ||
         (ptx_accept(ps, ',') &&
          ((ptx_expect(ps, '(') != 0) ||
           (ptx_parse_arguments(ps, argument, 64, &num_arguments) != 0)))) {
         return -1;
     }
-
-    if ((name[0] == '%') || (ptx_peek(ps) == ',')) {
-        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                        "%s: only calls by name are supported", word);
+    call.arguments_length = (int)(ps->p - call.arguments);
+    call.num_results      = num_results;
+    call.num_arguments    = num_arguments;
+    if (ptx_accept(ps, ',') && (ptx_expect_word(ps) == NULL)) {
+        return -1; /* a prototype */
     }
-
     if (ptx_expect(ps, ';') != 0) {
         return -1;
+    }
+    if (name[0] == '%') {
+        return ptx_call_pointer(ps, &call, guard);
     }
 
     function = ptx_find_function(ps, name);
@@ -1737,13 +1865,19 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
                             word, name);
         }
     }
+    if (ps->parsed > PTX_MAX_CODE) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s: calls make more than "
+                        "%u instructions", word, name, PTX_MAX_CODE);
+    }
     if (ps->calls == PTX_MAX_CALLS) {
         return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s: %u calls are nested",
                         word, name, PTX_MAX_CALLS);
     }
 
-    after = ps->p;
-    line  = ps->line;
+    after   = ps->p;
+    end     = ps->end;
+    line    = ps->line;
+    ps->end = ps->last;
     if (ptx_open_scope(ps) != 0) {
         return -1;
     }
@@ -1768,9 +1902,46 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     --ps->calls;
     ps->kernel->calls = ps->calls;
     ps->p             = after;
+    ps->end           = end;
     ps->line          = line;
     ps->unit          = unit;
     return 0;
+}
+
+/* Parse one of our calls of what a pointer may point to. If the function is
+   recursive or not supported, the kernel ends where it would call it. */
+static int ptx_try_call(ptx_parser_t *ps, const char *word,
+                        const cuemu_ptx_operand_t *guard)
+{
+    cuemu_ptx_statement_t lacks = {.token = {"trap", "lacks"},
+                                   .num_tokens = 2, .written = "trap"};
+    cuemu_ptx_kernel_t *k       = ps->kernel;
+    const ptx_parser_t before   = *ps;
+    const uint32_t num_code = k->num_code, num_tables = k->num_tables;
+
+    if ((ptx_parse_call(ps, word, guard) == 0) ||
+        (ps->status == CUEMU_PTX_NO_MEMORY) || (ps->parsed > PTX_MAX_CODE)) {
+        return (ps->status == CUEMU_PTX_OK) ? 0 : -1;
+    }
+
+    ps->status      = CUEMU_PTX_OK;
+    ps->p           = before.p;
+    ps->end         = before.end;
+    ps->line        = before.line;
+    ps->unit        = before.unit;
+    ps->scope       = before.scope;
+    ps->depth       = before.depth;
+    ps->calls       = before.calls;
+    ps->local       = before.local;
+    ps->num_regs    = before.num_regs;
+    ps->num_symbols = before.num_symbols;
+    ps->num_labels  = before.num_labels;
+    ps->num_uses    = before.num_uses;
+    k->num_code     = num_code;
+    k->num_tables   = num_tables;
+    k->calls        = before.calls;
+    ptx_skip_statement(ps);
+    return ptx_emit(ps, &lacks, guard, 0);
 }
 
 /* Fail if a declared variable is in none of the linked texts. */
@@ -1922,6 +2093,7 @@ cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size, int lazy,
     ps->begin  = strndup(text, size);
     ps->p      = ps->begin;
     ps->end    = ps->begin + size;
+    ps->last   = ps->end;
     ps->line   = 1;
     ps->error  = error;
     ps->module = module;

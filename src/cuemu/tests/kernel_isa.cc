@@ -1010,17 +1010,63 @@ TEST_F(kernel_isa, pairs_of_halves)
     });
 }
 
-TEST_F(kernel_isa, pointers_to_functions_are_named)
+/* A function by its address, of a register and of a variable, with a guard; of
+   other functions with so many parameters none is called */
+TEST_F(kernel_isa, functions_are_called_by_pointer)
+{
+    const std::string before =
+            std::string(functions) +
+            ".func (.param .b32 h_ret) h(.param .b32 h_x)\n{\ntrap;\n}\n"
+            ".func none()\n{\nret;\n}\n"
+            ".func (.param .b32 q_ret) q(.param .b32 q_x)\n{\n"
+            "{ .param .b32 a; .param .b32 r; call (r), q, (a); }\nret;\n}\n"
+            ".global .align 8 .u64 table[3] = {f, 0, g};\n";
+    const std::string call =
+            "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %t;\n"
+            "st.param.b32 [r], %t;\n"
+            "proto: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+            "@%p1 call (r), %rd3, (a), proto;\n"
+            "ld.param.b32 %r1, [r+0]; }\n"
+            "{ none: .callprototype ()_ (); mov.u64 %rd5, none;\n"
+            "call %rd5, (), none; }\n";
+
+    run(1, [&](int) {
+        auto g = [](uint32_t x) { return (x & 1) ? (x * x) : 7; };
+
+        expect(
+                module("and.b32 %r2, %t, 2; setp.eq.u32 %p2, %r2, 0;\n"
+                       "setp.lt.u32 %p1, %t, 50; mov.u64 %rd3, table;\n"
+                       "mul.wide.u32 %rd4, %r2, 8; add.s64 %rd3, %rd3, %rd4;\n"
+                       "ld.global.u64 %rd3, [%rd3]; mov.u64 %rd4, f;\n"
+                       "@%p2 mov.u64 %rd3, %rd4;\n" + call +
+                       "st.global.u32 [%out], %r1;", before), 60,
+                [&](uint32_t i) {
+            return (i >= 50) ? i : (i & 2) ? g(i) : (g(i) + 1);
+        });
+
+    });
+
+    /* no function has this address; a recursive one */
+    for (const char *bad : {"0", "q"}) {
+        run(1, [&](int) {
+            load_text(module("setp.eq.u32 %p1, %t, %t; mov.u64 %rd3, " +
+                             std::string(bad) + ";\n" + call, before));
+            launch("k", 1, 1, 0, alloc(4));
+            EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, cuCtxSynchronize());
+        });
+    }
+}
+
+TEST_F(kernel_isa, pointers_to_kernels_are_named)
 {
     run(1, [&](int) {
         char log[512] = "";
 
         use(0);
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  load_logged(module("mov.u64 %rd3, f;", functions), log,
+                  load_logged(module("mov.u64 %rd3, k;", functions), log,
                               sizeof(log)));
-        EXPECT_NE(nullptr, strstr(log, "mov.u64: address of a function"))
-                << log;
+        EXPECT_NE(nullptr, strstr(log, "mov.u64: address of a kernel")) << log;
     });
 }
 
