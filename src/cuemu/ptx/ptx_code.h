@@ -158,8 +158,9 @@ struct cuemu_ptx_kernel {
     uint32_t            num_registers;
     uint32_t            shared_size, local_size;
     unsigned            max_threads;
-    int                 has_barrier;
-    int                 has_loops;     /* in which threads wait for others */
+    int                 has_barrier;   /* threads wait for others of their
+                                          block */
+    int                 has_loops;     /* in which they wait, often */
     uint32_t           *tables;        /* tables of branch targets, each
                                           preceded by its length */
     uint32_t            num_tables;

@@ -624,7 +624,12 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
     if (!is_store &&
         (cuemu_ptx_has(st, "acquire") || cuemu_ptx_has(st, "relaxed") ||
          cuemu_ptx_has(st, "volatile"))) {
-        k->has_loops = 1; /* the program may wait for another thread's store */
+        /* The program may wait for another thread's store */
+        if (cuemu_ptx_has(st, "cta") || (in->space == CUEMU_PTX_SHARED)) {
+            k->has_loops = 1;
+        } else {
+            k->has_barrier = 1;
+        }
     }
     in->run = is_store ? ptx_store : ptx_load;
     if (!is_store && (in->space == CUEMU_PTX_PARAM) &&
