@@ -3,8 +3,8 @@
 /*
  * Make plans of collectives among a node's GPUs, one size after the other, as a
  * communicator does. test/cost/plans counts the instructions from outside. The
- * topology comes from a file: valgrind has no room for the memory of a node with
- * large GPUs.
+ * topology comes from a file: valgrind has no room for the memory of a node
+ * with large GPUs.
  *
  * ucx_mp_plans FILE                       write this node's topology
  * ucx_mp_plans FILE KIND RANKS SIZE...    plan on the topology of the file

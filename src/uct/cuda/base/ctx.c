@@ -637,7 +637,7 @@ void uct_cuda_ctx_leave_entered(const uct_cuda_ctx_scope_t *context)
 }
 
 
-/* ------------------------------------------------------------- idle contexts */
+/* ----------------------------------------------------------- idle contexts */
 
 /* time when a context was last found busy; 0: not since */
 static uint64_t busy;
