@@ -353,27 +353,6 @@ TEST_F(MemorySync, a_failed_attribute_is_set_again)
     EXPECT_EQ(2u, attributes);
 }
 
-/* As in UCXX's progress thread */
-TEST_F(MemorySync, attribute_is_set_by_a_thread_without_a_context)
-{
-    driver.need_context();
-    driver.table.cuPointerSetAttribute = [](const void*, CUpointer_attribute,
-                                            CUdeviceptr) {
-        if (fake->num_pushed == 0) {
-            return CUDA_ERROR_INVALID_CONTEXT;
-        }
-        ++attributes;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuCtxGetCurrent = [](CUcontext *context) {
-        *context = nullptr;
-        return CUDA_SUCCESS;
-    };
-    sync(2101);
-    EXPECT_EQ(1u, attributes);
-    EXPECT_EQ(0u, driver.num_pushed);
-}
-
 /* The attribute has no effect (H100, driver 580) */
 TEST_F(MemorySync, memory_of_pools_gets_no_attribute)
 {

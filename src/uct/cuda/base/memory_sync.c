@@ -165,30 +165,16 @@ void uct_cuda_memory_sync_unowned(int device)
     }
 }
 
-/* Enter the memory's context if the driver asks for one: a thread that
- * progresses UCX, such as UCXX's, may have none */
+/* Needs no current context (H200, driver 580) */
 static bool set_attribute(const uct_cuda_memory_t *memory)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    const CUpointer_attribute name  = CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
     const unsigned enable           = 1;
-    uct_cuda_ctx_scope_t context;
-    CUresult result;
 
-    if (driver->cuPointerSetAttribute == NULL) {
-        return false;
-    }
-
-    result = driver->cuPointerSetAttribute(&enable, name, memory->base);
-    if ((result == CUDA_ERROR_INVALID_CONTEXT) &&
-        (uct_cuda_ctx_enter(memory->context,
-                                   uct_cuda_end_device(memory->end),
-                                   &context) == UCS_OK)) {
-        result = driver->cuPointerSetAttribute(&enable, name, memory->base);
-        uct_cuda_ctx_leave(&context);
-    }
-
-    return result == CUDA_SUCCESS;
+    return (driver->cuPointerSetAttribute != NULL) &&
+           (driver->cuPointerSetAttribute(&enable,
+                                          CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
+                                          memory->base) == CUDA_SUCCESS);
 }
 
 void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)

@@ -209,8 +209,8 @@ static ucs_status_t export_pool(const uct_cuda_pointer_sharing_t *sharing,
     return UCS_OK;
 }
 
-/* Export cuMemAlloc memory. The driver asks for a current context, and a thread
- * that progresses UCX, such as UCXX's, may have none. */
+/* Export cuMemAlloc memory. The driver asks for a current context (H200, 580),
+ * and a thread that progresses UCX, such as UCXX's, may have none. */
 static bool export_legacy(const void *address, const uct_cuda_memory_t *memory,
                           uct_cuda_node_handle_t *handle)
 {
