@@ -449,6 +449,8 @@ def show(path):
         if content['format'] != FORMAT:
             raise ValueError('format %r' % content['format'])
         print('\n'.join(summarize(content)[0]))
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         print('mesh-kit: %s is not a result of this kit: %s' % (path, error),
               file=sys.stderr)
@@ -571,13 +573,18 @@ def main():
     if options.rank:
         from ucx_mp import _transfer
         run_rank(options, _transfer)
-    if options.show:
-        return show(options.show)
-    folder = tempfile.mkdtemp(prefix='mesh-kit.')
+    folder = None
     try:
+        if options.show:
+            status = show(options.show)
+            sys.stdout.flush()
+            return status
+        folder = tempfile.mkdtemp(prefix='mesh-kit.')
         unpack(sys.argv[0] if zipfile.is_zipfile(sys.argv[0]) else
                os.path.dirname(os.path.abspath(__file__)), folder)
-        return run_all(Kit(folder, options), options)
+        status = run_all(Kit(folder, options), options)
+        sys.stdout.flush()
+        return status
     except KitError as error:
         print('mesh-kit: %s' % error, file=sys.stderr)
         return 2
@@ -588,11 +595,10 @@ def main():
     except BrokenPipeError:
         # the reader has ended, as head does; nothing more is said at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        print('mesh-kit: nobody reads the output; a result file has the starts '
-              'so far', file=sys.stderr)
         return 1
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == '__main__':

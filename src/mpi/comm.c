@@ -532,13 +532,15 @@ static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
                       MPI_Comm *new_comm) \
     { \
         ucx_mp_mpi_pmpi_find_calls(); \
-        return made(ucx_mp_mpi_pmpi._name _words, comm, new_comm); \
+        return made(UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi._name _words), comm, \
+                    new_comm); \
     }
 
 UCX_MP_MPI_DEFINE(Comm_dup, (comm, new_comm), MPI_Comm comm, MPI_Comm *new_comm)
 {
     ucx_mp_mpi_pmpi_find_calls();
-    return made(ucx_mp_mpi_pmpi.Comm_dup(comm, new_comm), comm, new_comm);
+    return made(UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi.Comm_dup(comm, new_comm)),
+                comm, new_comm);
 }
 
 MAKER(Comm_dup_with_info, (comm, info, new_comm), MPI_Info info)

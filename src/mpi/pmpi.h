@@ -140,7 +140,9 @@ static inline int ucx_mp_mpi_handled_end(int rc)
         return rc;
     }
 
+    /* an MPI_Op function may call the MPI within a call */
     ucx_mp_mpi_handled.told = ucx_mp_mpi_handled.seen;
+    ucx_mp_mpi_handled.seen = MPI_SUCCESS;
     return ucx_mp_mpi_handled.told;
 }
 

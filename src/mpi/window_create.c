@@ -227,11 +227,12 @@ static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
 static int window_make(const making_t *making, void *base, MPI_Aint size,
                        MPI_Win *win)
 {
-    return making->is_allocate ?
-                   REAL(Win_allocate, size, making->unit, making->info,
-                        making->comm, making->base_p, win) :
-                   REAL(Win_create, base, size, making->unit, making->info,
-                        making->comm, win);
+    return UCX_MP_MPI_JUDGED(
+            making->is_allocate ?
+                    REAL(Win_allocate, size, making->unit, making->info,
+                         making->comm, making->base_p, win) :
+                    REAL(Win_create, base, size, making->unit, making->info,
+                         making->comm, win));
 }
 
 /* Create the window on all ranks, once one of them has GPU memory; all call

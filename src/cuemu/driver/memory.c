@@ -120,6 +120,23 @@ static uint64_t cuemu_va_first_step(void)
     return bytes;
 }
 
+/* Reserve addresses from *end_p to `end`. Returns 0 or -1. */
+static int cuemu_va_extend(uint64_t *end_p, uint64_t end)
+{
+    end = (end + CUEMU_VA_STEP - 1) & ~(CUEMU_VA_STEP - 1);
+    if (end <= *end_p) {
+        return 0;
+    }
+    if (cuemu_va_map(*end_p, end - *end_p, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+                     MAP_FIXED_NOREPLACE, -1, 0) != 0) {
+        return -1;
+    }
+
+    *end_p = end;
+    return 0;
+}
+
 /* Reserve an area up to this address at least, not all of it: valgrind keeps
    20 MB for each GiB. Returns 0 or -1. */
 static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t limit,
@@ -128,25 +145,16 @@ static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t limit,
     static struct {
         uint64_t begin, end;
     } arenas[CUEMU_VA_AREAS];
-    uint64_t *end_p = &arenas[area].end;
-    uint64_t first;
+    const uint64_t first = begin + cuemu_va_first_step();
 
     if (arenas[area].begin != begin) {
-        arenas[area].begin = *end_p = begin;
-        first = begin + cuemu_va_first_step();
-        end   = (end > first) ? end : (first < limit) ? first : limit;
+        arenas[area].begin = arenas[area].end = begin;
+        /* a limit of the process's addresses may leave no room for it */
+        (void)cuemu_va_extend(&arenas[area].end,
+                              (first < limit) ? first : limit);
     }
 
-    end = (end + CUEMU_VA_STEP - 1) & ~(CUEMU_VA_STEP - 1);
-    if ((end > *end_p) &&
-        (cuemu_va_map(*end_p, end - *end_p, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
-                      MAP_FIXED_NOREPLACE, -1, 0) != 0)) {
-        return -1;
-    }
-
-    *end_p = (end > *end_p) ? end : *end_p;
-    return 0;
+    return cuemu_va_extend(&arenas[area].end, end);
 }
 
 int cuemu_va_is_driver(uint64_t addr)

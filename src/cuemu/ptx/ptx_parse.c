@@ -1742,6 +1742,25 @@ typedef struct {
     unsigned    num_results, num_arguments;
 } ptx_pointer_call_t;
 
+/* Return whether linked texts have several functions of this name, which share
+   an address. */
+static int ptx_is_ambiguous(const ptx_parser_t *ps,
+                            const ptx_function_t *function)
+{
+    const ptx_function_t *other;
+    unsigned i;
+
+    for (i = 0; i < ps->num_functions; ++i) {
+        other = &ps->functions[i];
+        if ((other != function) && (other->body != NULL) &&
+            (other->is_local || function->is_local) &&
+            (strcmp(other->name, function->name) == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Write statements that call each function of so many parameters if the pointer
    is its address. Returns NULL without memory. */
 static char *ptx_write_calls(const ptx_parser_t *ps,
@@ -1762,7 +1781,7 @@ static char *ptx_write_calls(const ptx_parser_t *ps,
         function = &ps->functions[i];
         address  = ptx_function_address(ps, function->name);
         if ((function->body != NULL) &&
-            (function == ptx_find_function(ps, function->name)) &&
+            !ptx_is_ambiguous(ps, function) &&
             (ptx_count_parameters(function->results) == call->num_results) &&
             (ptx_count_parameters(function->params) == call->num_arguments)) {
             fprintf(file, "setp.eq.u64 %%is, %s, %llu; "
@@ -1784,6 +1803,7 @@ static int ptx_call_pointer(ptx_parser_t *ps, const ptx_pointer_call_t *call,
     cuemu_ptx_statement_t skip = {.token = {"bra"}, .num_tokens = 1,
                                   .num_ops = 1, .written = "call"};
     const char *after = ps->p, *end = ps->end;
+    const unsigned line = ps->line;
     size_t size = 0;
     char *text  = ptx_write_calls(ps, call, &size);
     int result  = (text == NULL) ? ptx_no_memory(ps) : ptx_open_scope(ps);
@@ -1795,8 +1815,9 @@ static int ptx_call_pointer(ptx_parser_t *ps, const ptx_pointer_call_t *call,
     ps->p   = text;
     ps->end = text + size;
     result  = (result != 0) ? -1 : ptx_parse_body(ps);
-    ps->p   = after;
-    ps->end = end;
+    ps->p    = after;
+    ps->end  = end;
+    ps->line = line; /* arguments with line breaks were written several times */
     free(text);
     return result;
 }

@@ -6,6 +6,7 @@ import mmap
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -17,6 +18,8 @@ OLDEST_UCX = (1, 13)
 NEWEST_UCX = (1, 23)
 COLLECTIVES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
 ABI_COLLECTIVES = 'libucx_mp_mpi_abi.so'    # MPI 5's standard ABI, of any MPI
+LOAD_LIMIT = 60     # seconds
+TOO_LATE = 'loading it took more than %d s' % LOAD_LIMIT
 COMPONENT_PATH = 'mca_base_component_path'
 
 
@@ -370,17 +373,21 @@ def run_probe(groups, environ):
     start faster and without modules of the current folder. Returns (lines of the
     report, the last error)."""
     words = [word for group in groups for word in ['', *group]][1:]
+    child = subprocess.Popen(
+        [sys.executable, '-I', '-S', '-c', PROBE, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
+        errors='surrogateescape', start_new_session=True)
     try:
-        result = subprocess.run(
-            [sys.executable, '-I', '-S', '-c', PROBE, *words],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
-            errors='surrogateescape', timeout=60)
+        out, err = child.communicate(timeout=LOAD_LIMIT)
     except subprocess.TimeoutExpired:
-        return [], 'loading it took more than 60 s'
-    return [line[len('ucx_mp_run:'):] for line in result.stdout.splitlines()
+        os.killpg(child.pid, signal.SIGKILL)    # also what it has forked
+        out, err = child.communicate()[0], TOO_LATE
+    except BaseException:
+        os.killpg(child.pid, signal.SIGKILL)
+        raise
+    return [line[len('ucx_mp_run:'):] for line in out.splitlines()
             if line.startswith('ucx_mp_run:')], (
-        result.stderr.strip().splitlines() or
-        ['exit code %d' % result.returncode])[-1]
+        err.strip().splitlines() or ['exit code %d' % child.returncode])[-1]
 
 
 # answers of probe_both() that nobody has asked for yet, by libraries and environment
@@ -396,9 +403,13 @@ def probe_both(first, second, environ):
     `second`, for a later call with the same environment."""
     if not second:
         return probe(first, environ)
-    lines, _ = run_probe([first, second], environ)
+    lines, error = run_probe([first, second], environ)
     ends = [index + 1 for index, line in enumerate(lines)
             if line.startswith('maps ')]
+    failed = {'errors': [error]}
+    if error == TOO_LATE:       # do not wait as long again
+        early_answers[asked(second, environ)] = failed
+        return read_answer(lines[:ends[0]]) if ends else failed
     if len(ends) != 2 or ends[1] != len(lines):
         return probe(first, environ)    # one has ended early: ask about each alone
     early_answers[asked(second, environ)] = read_answer(lines[ends[0]:])
