@@ -1941,8 +1941,13 @@ static int ptx_try_call(ptx_parser_t *ps, const char *word,
     const uint32_t num_code = k->num_code, num_tables = k->num_tables;
 
     if ((ptx_parse_call(ps, word, guard) == 0) ||
-        (ps->status == CUEMU_PTX_NO_MEMORY) || (ps->parsed > PTX_MAX_CODE)) {
+        (ps->status == CUEMU_PTX_NO_MEMORY)) {
         return (ps->status == CUEMU_PTX_OK) ? 0 : -1;
+    }
+    if (ps->parsed > PTX_MAX_CODE) {
+        ps->status = CUEMU_PTX_OK;
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "calls by pointer make more "
+                        "than %u instructions", PTX_MAX_CODE);
     }
 
     ps->status      = CUEMU_PTX_OK;
