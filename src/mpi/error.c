@@ -184,23 +184,17 @@ static handler_t *handler_noticing(handler_t *function)
     return (i < MAX_HANDLERS) ? noticing[i] : function;
 }
 
-UCX_MP_MPI_DEFINE(Comm_create_errhandler, (function, handler),
-                  MPI_Comm_errhandler_function *function,
-                  MPI_Errhandler *handler)
-{
-    ucx_mp_mpi_pmpi_find_calls();
-    return ucx_mp_mpi_pmpi.Comm_create_errhandler(
-            (MPI_Comm_errhandler_function*)handler_noticing(
-                    (handler_t*)function), handler);
-}
+#define CREATE_HANDLER(_kind) \
+    UCX_MP_MPI_DEFINE(_kind##_create_errhandler, (function, handler), \
+                      MPI_##_kind##_errhandler_function *function, \
+                      MPI_Errhandler *handler) \
+    { \
+        ucx_mp_mpi_pmpi_find_calls(); \
+        return ucx_mp_mpi_pmpi._kind##_create_errhandler( \
+                (MPI_##_kind##_errhandler_function*)handler_noticing( \
+                        (handler_t*)function), handler); \
+    }
 
-UCX_MP_MPI_DEFINE(Win_create_errhandler, (function, handler),
-                  MPI_Win_errhandler_function *function,
-                  MPI_Errhandler *handler)
-{
-    ucx_mp_mpi_pmpi_find_calls();
-    return ucx_mp_mpi_pmpi.Win_create_errhandler(
-            (MPI_Win_errhandler_function*)handler_noticing(
-                    (handler_t*)function), handler);
-}
+CREATE_HANDLER(Comm)
+CREATE_HANDLER(Win)
 #endif

@@ -145,10 +145,11 @@ static int cuemu_va_arena(cuemu_va_area_t area, uint64_t begin, uint64_t limit,
     static struct {
         uint64_t begin, end;
     } arenas[CUEMU_VA_AREAS];
-    const uint64_t first = begin + cuemu_va_first_step();
+    uint64_t first;
 
     if (arenas[area].begin != begin) {
         arenas[area].begin = arenas[area].end = begin;
+        first = begin + cuemu_va_first_step();
         /* a limit of the process's addresses may leave no room for it */
         (void)cuemu_va_extend(&arenas[area].end,
                               (first < limit) ? first : limit);

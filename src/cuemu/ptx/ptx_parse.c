@@ -1734,6 +1734,25 @@ static unsigned ptx_count_parameters(const char *text)
     return count + !is_empty;
 }
 
+/* Where a parser reads */
+typedef struct {
+    const char *p, *end;
+    unsigned    line, unit;
+} ptx_place_t;
+
+static ptx_place_t ptx_place_get(const ptx_parser_t *ps)
+{
+    return (ptx_place_t){ps->p, ps->end, ps->line, ps->unit};
+}
+
+static void ptx_place_set(ptx_parser_t *ps, const ptx_place_t *place)
+{
+    ps->p    = place->p;
+    ps->end  = place->end;
+    ps->line = place->line;
+    ps->unit = place->unit;
+}
+
 /* "call (results), %pointer, (arguments), prototype;" */
 typedef struct {
     const char *pointer;
@@ -1802,11 +1821,11 @@ static int ptx_call_pointer(ptx_parser_t *ps, const ptx_pointer_call_t *call,
 {
     cuemu_ptx_statement_t skip = {.token = {"bra"}, .num_tokens = 1,
                                   .num_ops = 1, .written = "call"};
-    const char *after = ps->p, *end = ps->end;
-    const unsigned line = ps->line;
-    size_t size = 0;
-    char *text  = ptx_write_calls(ps, call, &size);
-    int result  = (text == NULL) ? ptx_no_memory(ps) : ptx_open_scope(ps);
+    const ptx_place_t after = ptx_place_get(ps);
+    size_t size             = 0;
+    char *text              = ptx_write_calls(ps, call, &size);
+    int result              = (text == NULL) ? ptx_no_memory(ps) :
+                                               ptx_open_scope(ps);
 
     if ((result == 0) && (guard != NULL)) {
         result = (ptx_use_label(ps, PTX_RETURN, &skip.op[0]) != 0) ? -1 :
@@ -1815,9 +1834,8 @@ static int ptx_call_pointer(ptx_parser_t *ps, const ptx_pointer_call_t *call,
     ps->p   = text;
     ps->end = text + size;
     result  = (result != 0) ? -1 : ptx_parse_body(ps);
-    ps->p    = after;
-    ps->end  = end;
-    ps->line = line; /* arguments with line breaks were written several times */
+    /* arguments with line breaks were written several times */
+    ptx_place_set(ps, &after);
     free(text);
     return result;
 }
@@ -1835,9 +1853,8 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     unsigned num_results = 0, num_arguments = 0;
     const ptx_function_t *function;
     ptx_pointer_call_t call = {.results = ps->p};
-    unsigned unit           = ps->unit, i;
-    const char *after, *end;
-    uint32_t line;
+    ptx_place_t after;
+    unsigned i;
     char *name;
 
     if (ptx_accept(ps, '(') &&
@@ -1895,9 +1912,7 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
                         word, name, PTX_MAX_CALLS);
     }
 
-    after   = ps->p;
-    end     = ps->end;
-    line    = ps->line;
+    after   = ptx_place_get(ps);
     ps->end = ps->last;
     if (ptx_open_scope(ps) != 0) {
         return -1;
@@ -1922,10 +1937,7 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     }
     --ps->calls;
     ps->kernel->calls = ps->calls;
-    ps->p             = after;
-    ps->end           = end;
-    ps->line          = line;
-    ps->unit          = unit;
+    ptx_place_set(ps, &after);
     return 0;
 }
 
@@ -1938,6 +1950,7 @@ static int ptx_try_call(ptx_parser_t *ps, const char *word,
                                    .num_tokens = 2, .written = "trap"};
     cuemu_ptx_kernel_t *k       = ps->kernel;
     const ptx_parser_t before   = *ps;
+    const ptx_place_t place     = ptx_place_get(ps);
     const uint32_t num_code = k->num_code, num_tables = k->num_tables;
 
     if ((ptx_parse_call(ps, word, guard) == 0) ||
@@ -1951,10 +1964,7 @@ static int ptx_try_call(ptx_parser_t *ps, const char *word,
     }
 
     ps->status      = CUEMU_PTX_OK;
-    ps->p           = before.p;
-    ps->end         = before.end;
-    ps->line        = before.line;
-    ps->unit        = before.unit;
+    ptx_place_set(ps, &place);
     ps->scope       = before.scope;
     ps->depth       = before.depth;
     ps->calls       = before.calls;

@@ -530,8 +530,7 @@ static ucs_status_t push_primary(int device, uct_cuda_ctx_scope_t *context)
                    push(cuda, device, UCT_CUDA_CTX_RETAINED_PRIMARY, context);
 }
 
-ucs_status_t uct_cuda_ctx_enter_kept(int device,
-                                            uct_cuda_ctx_scope_t *context)
+ucs_status_t uct_cuda_ctx_enter_kept(int device, uct_cuda_ctx_scope_t *context)
 {
     CUcontext cuda;
 
@@ -562,7 +561,7 @@ static bool use_current(uct_cuda_ctx_scope_t *context)
 }
 
 ucs_status_t uct_cuda_ctx_enter(CUcontext cuda, int device,
-                                       uct_cuda_ctx_scope_t *context)
+                                uct_cuda_ctx_scope_t *context)
 {
     CUcontext current = NULL;
 
@@ -584,9 +583,8 @@ ucs_status_t uct_cuda_ctx_enter(CUcontext cuda, int device,
     return push(cuda, device, UCT_CUDA_CTX_RETAINED_NONE, context);
 }
 
-ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
-                                           CUdeviceptr memory,
-                                           uct_cuda_ctx_scope_t *context)
+ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu, CUdeviceptr memory,
+                                    uct_cuda_ctx_scope_t *context)
 {
     int i, count;
 
@@ -611,7 +609,7 @@ ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
 }
 
 ucs_status_t uct_cuda_ctx_enter_for(int device, CUdeviceptr memory,
-                                           uct_cuda_ctx_scope_t *context)
+                                    uct_cuda_ctx_scope_t *context)
 {
     ucs_status_t status;
     CUcontext own;
@@ -623,9 +621,8 @@ ucs_status_t uct_cuda_ctx_enter_for(int device, CUdeviceptr memory,
     }
 
     status = uct_cuda_ctx_own(device, &own);
-    return (status == UCS_OK) ?
-                   uct_cuda_ctx_enter(own, device, context) :
-                   status;
+    return (status == UCS_OK) ? uct_cuda_ctx_enter(own, device, context) :
+                                status;
 }
 
 void uct_cuda_ctx_leave_entered(const uct_cuda_ctx_scope_t *context)

@@ -194,7 +194,7 @@ typedef struct {
  * @return UCS_OK, UCS_ERR_NO_DEVICE (not active), UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_ctx_enter(CUcontext cuda, int device,
-                                       uct_cuda_ctx_scope_t *context);
+                                uct_cuda_ctx_scope_t *context);
 
 /**
  * Make the engine's context on a device current, for copies; it may be one of
@@ -202,8 +202,7 @@ ucs_status_t uct_cuda_ctx_enter(CUcontext cuda, int device,
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE (none), UCS_ERR_IO_ERROR.
  */
-ucs_status_t uct_cuda_ctx_enter_kept(int device,
-                                            uct_cuda_ctx_scope_t *context);
+ucs_status_t uct_cuda_ctx_enter_kept(int device, uct_cuda_ctx_scope_t *context);
 
 /**
  * Make any usable context current: the current one, else the active primary one
@@ -213,9 +212,8 @@ ucs_status_t uct_cuda_ctx_enter_kept(int device,
  *                must be able to access; 0: none.
  * @return UCS_OK, UCS_ERR_NO_DEVICE (none), UCS_ERR_IO_ERROR.
  */
-ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
-                                           CUdeviceptr memory,
-                                           uct_cuda_ctx_scope_t *context);
+ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu, CUdeviceptr memory,
+                                    uct_cuda_ctx_scope_t *context);
 
 /**
  * Make a context current for GPU memory without a context, from cuMemCreate or
@@ -228,14 +226,13 @@ ucs_status_t uct_cuda_ctx_enter_any(uct_cuda_end_t gpu,
  * @return UCS_OK, or an error: no usable context.
  */
 ucs_status_t uct_cuda_ctx_enter_for(int device, CUdeviceptr memory,
-                                           uct_cuda_ctx_scope_t *context);
+                                    uct_cuda_ctx_scope_t *context);
 
 void uct_cuda_ctx_leave_entered(const uct_cuda_ctx_scope_t *context);
 
 /** Make the context before an enter current again, and release what that
  *  retained. Does nothing after an enter that failed. */
-static inline void
-uct_cuda_ctx_leave(const uct_cuda_ctx_scope_t *context)
+static inline void uct_cuda_ctx_leave(const uct_cuda_ctx_scope_t *context)
 {
     if (context->is_pushed) {
         uct_cuda_ctx_leave_entered(context);

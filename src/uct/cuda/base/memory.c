@@ -49,10 +49,9 @@ static void find_mapping(CUdeviceptr address, uct_cuda_end_t end,
          ((result == CUDA_ERROR_NOT_FOUND) &&
           (end.kind == UCT_CUDA_END_GPU))) &&
         (((end.kind == UCT_CUDA_END_GPU) ?
-                  uct_cuda_ctx_enter_for(end.device, address,
-                                                &context) :
-                  uct_cuda_ctx_enter_any(uct_cuda_end_none(), 0,
-                                                &context)) == UCS_OK)) {
+                  uct_cuda_ctx_enter_for(end.device, address, &context) :
+                  uct_cuda_ctx_enter_any(uct_cuda_end_none(), 0, &context)) ==
+         UCS_OK)) {
         (void)uct_cuda_pointer_range(driver, address, base_p, length_p);
         uct_cuda_ctx_leave(&context);
     }

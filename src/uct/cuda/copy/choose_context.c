@@ -28,8 +28,7 @@ enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_ctx_scope_t *context)
         return UCS_ERR_NO_DEVICE;
     }
 
-    return (uct_cuda_ctx_enter_kept(key->gpu.device, context) ==
-            UCS_OK) ?
+    return (uct_cuda_ctx_enter_kept(key->gpu.device, context) == UCS_OK) ?
                    UCS_OK :
                    uct_cuda_ctx_enter_any(key->gpu, 0, context);
 }
@@ -48,10 +47,10 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
          uct_cuda_pointer_has_access(uct_cuda_driver_get(), gpu->end.device,
                                      memory, CU_MEM_ACCESS_FLAGS_PROT_READ))) {
         status = (gpu->context != NULL) ?
-                         uct_cuda_ctx_enter(gpu->context,
-                                                   gpu->end.device, context) :
-                         uct_cuda_ctx_enter_for(gpu->end.device,
-                                                       gpu->address, context);
+                         uct_cuda_ctx_enter(gpu->context, gpu->end.device,
+                                            context) :
+                         uct_cuda_ctx_enter_for(gpu->end.device, gpu->address,
+                                                context);
         if ((status != UCS_OK) || (key == NULL) || key->is_self ||
             uct_cuda_node_rkey_reaches(key, context->device)) {
             return status;

@@ -218,8 +218,8 @@ static bool export_legacy(const void *address, const uct_cuda_memory_t *memory,
     CUipcMemHandle legacy;
     CUresult result;
 
-    (void)uct_cuda_ctx_enter(memory->context,
-                                    uct_cuda_end_device(memory->end), &context);
+    (void)uct_cuda_ctx_enter(memory->context, uct_cuda_end_device(memory->end),
+                             &context);
     result = uct_cuda_driver_get()->cuIpcGetMemHandle(&legacy,
                                                       (CUdeviceptr)address);
     uct_cuda_ctx_leave(&context);
