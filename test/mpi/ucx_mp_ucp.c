@@ -1020,6 +1020,95 @@ static void mode_beside(int role, int fd)
     one_sided(role, fd, 100);
 }
 
+#define IMPORTED_SIZE ((size_t)16 << 20)
+
+typedef struct {
+    char bytes[64];
+} handle_t;
+
+/* A process that owns GPU memory, and exports it to its parent */
+static void own_memory(int fd)
+{
+    int (*ipc_get)(handle_t *handle, const void *address);
+    const ucx_mp_symbol_t symbol = {"cuIpcGetMemHandle", (void**)&ipc_get};
+    handle_t handle;
+    void *memory;
+    char byte;
+
+    gpu_use(1);
+    ucx_mp_gpu_functions(&symbol, 1);
+    memory = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, IMPORTED_SIZE);
+    ucx_mp_driver_check(ipc_get(&handle, memory), "cuIpcGetMemHandle");
+    send_bytes(fd, &handle, sizeof(handle));
+    (void)!read(fd, &byte, 1); /* until the parent ends */
+    exit(UCX_MP_EXIT_OK);
+}
+
+/* Return memory of another process, which `fd` leads to */
+static uint8_t *import_memory(int fd)
+{
+    int (*ipc_open)(uint8_t **address_p, handle_t handle, unsigned flags);
+    const ucx_mp_symbol_t symbol = {"cuIpcOpenMemHandle_v2", (void**)&ipc_open};
+    handle_t handle;
+    uint8_t *memory;
+
+    ucx_mp_gpu_functions(&symbol, 1);
+    recv_bytes(fd, &handle, sizeof(handle));
+    ucx_mp_driver_check(ipc_open(&memory, handle, 1), "cuIpcOpenMemHandle");
+    return memory;
+}
+
+/* Read and write memory that the peer has imported from a third process, as
+   servers of caches do */
+static void mode_imported(int role, int fd)
+{
+    const one_transfer_t transfer = {.is_put = 1,
+                                     .count  = 1,
+                                     .extent = {IMPORTED_SIZE, IMPORTED_SIZE},
+                                     .length = {IMPORTED_SIZE},
+                                     .seed   = 7};
+    int owner[2] = {-1, -1};
+    one_side_t side;
+    end_t end;
+
+    pair_features = UCP_FEATURE_RMA;
+    if (role == 1) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, owner) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "socketpair: %s", strerror(errno));
+        }
+        if (fork() == 0) {
+            close(owner[0]);
+            own_memory(owner[1]);
+        }
+    }
+
+    gpu_use(role);
+    end_open(&end, fd);
+    if (role == 1) {
+        side.memory[0] = import_memory(owner[0]);
+        key_send(&end, side.memory[0], IMPORTED_SIZE, fd, &side.memh[0]);
+        one_serve(&end, fd);
+        one_check(&transfer, role, &side);
+        meet(fd);
+        one_serve(&end, fd);
+        pair_check(ucx.ucp_mem_unmap(end.context, side.memh[0]),
+                   "ucp_mem_unmap");
+    } else {
+        side.memory[0] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, IMPORTED_SIZE);
+        side.peer[0]   = key_recv(&end, fd, &side.rkey[0]);
+        one_prepare(&transfer, role, &side);
+        one_move(&end, &side, &transfer);
+        meet(fd);
+        one_rate(&end, &side);
+        one_check(&transfer, role, &side);
+        ucx.ucp_rkey_destroy(side.rkey[0]);
+    }
+
+    ++pair_messages;
+    meet(fd);
+    end_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
+}
+
 #define SIGNALS_COUNT 150
 
 /* Put and get between GPU memory and the peer's page-locked memory, which the
@@ -1133,6 +1222,7 @@ static const struct {
     {"pointers", mode_pointers, "pointers to a peer's memory, from UCX 1.21"},
     {"onesided", mode_onesided, "500 random puts and gets, lists of them"},
     {"beside", mode_beside, "100, by a program that has messages, too"},
+    {"imported", mode_imported, "memory of a third process"},
     {"signals", mode_signals, "150 puts and gets of page-locked memory"},
     {"reconnect", mode_reconnect, "endpoints to 300 workers of one peer"},
     {"pids", mode_pids, "memory by file descriptor; with PATH, containers"},

@@ -142,6 +142,8 @@ step nixl-no-peers full 120 "nixl_reads pcie-no-peers VwV,VrV,PrV" \
      "NIXL: GPU memory is read and written without peer access"
 step onesided full 300 "onesided onesided cu12" \
      "500 random UCP puts, gets and lists, with memory freed meanwhile"
+step onesided-imported full 60 "onesided imported cu12" \
+     "UCP reads and writes memory that the peer has from a third process"
 step onesided-beside full 300 "onesided beside cu12" \
      "100 random UCP puts and gets beside messages"
 step nixl-full full 60 "nixl_run full --seconds 0.1 --blocks 500" \

@@ -4,6 +4,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/imports.h>
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/node/exports.h>
@@ -239,6 +240,46 @@ TEST_F(NodeRkey, memory_is_exported_by_a_thread_without_a_context)
     pack();
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_LEGACY, packed.handle.type);
     EXPECT_EQ(0u, driver.num_pushed);
+}
+
+/* The driver exports no memory that the program has opened by a handle. Peers
+   can open the handle as well, except the memory's owner. */
+TEST_F(NodeRkey, opened_memory_has_its_owners_handle)
+{
+    CUipcMemHandle handle, opened = {};
+    uct_cuda_node_rkey_t *rkey = nullptr, *own = nullptr;
+
+    opened.reserved[0] = 0x33;
+    driver.table.cuPointerGetAttribute = [](void *value, CUpointer_attribute,
+                                            CUdeviceptr) {
+        *(int*)value = 0;
+        return CUDA_SUCCESS;
+    };
+    uct_cuda_imports_add(base, &opened);
+    pack_as_peer(9);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_LEGACY, packed.handle.type);
+    EXPECT_EQ(0, memcmp(&opened, packed.handle.os.bytes, sizeof(opened)));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                &rkey));
+
+    packed.handle.base        += length;
+    packed.handle.os.bytes[0]  = 0x44;
+    driver.table.cuIpcOpenMemHandle = [](CUdeviceptr*, CUipcMemHandle,
+                                         unsigned) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    };
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(), &own));
+    uct_cuda_node_rkey_destroy(rkey);
+
+    /* closed, and other memory is there now */
+    EXPECT_TRUE(uct_cuda_imports_find(base, first_id, &handle));
+    uct_cuda_imports_remove(base);
+    EXPECT_TRUE(uct_cuda_imports_find(base, first_id, &handle));
+    driver.buffer_id = first_id + 1;
+    EXPECT_FALSE(uct_cuda_imports_find(base, first_id + 1, &handle));
+    uct_cuda_imports_remove(base);
+    EXPECT_FALSE(uct_cuda_imports_find(base, first_id, &handle));
 }
 
 TEST_F(NodeRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)

@@ -5,6 +5,7 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/imports.h>
 #include <uct/cuda/base/log.h>
 
 
@@ -50,6 +51,13 @@ static void note_context(void)
 
     if (func != NULL) {
         func();
+    }
+}
+
+static void note_found(CUdeviceptr address)
+{
+    if (on_find != NULL) {
+        on_find(address);
     }
 }
 
@@ -126,8 +134,6 @@ CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
  * variables of device code, which a program may also ask for by their size
  * only */
 #define FIND_HOOKS(_) \
-    _(cuIpcOpenMemHandle_v2, 0, \
-      (CUdeviceptr *a, CUipcMemHandle b, unsigned c), (a, b, c)) \
     _(cuMemPoolImportPointer, 0, (CUdeviceptr *a, void *b, void *c), \
       (a, b, c)) \
     _(cuModuleGetGlobal_v2, 0, \
@@ -146,19 +152,40 @@ CONTEXT_HOOKS(DEFINE_CONTEXT_HOOK)
         const CUresult result = _symbol##_original _args; \
         \
         if ((result == CUDA_SUCCESS) && (a != NULL)) { \
-            on_find(*a); \
+            note_found(*a); \
         } \
         return result; \
     }
 FIND_HOOKS(DEFINE_FIND_HOOK)
 
-/* What lies at these addresses later is not known */
+static CUresult (*cuIpcOpenMemHandle_v2_original)(CUdeviceptr *address_p,
+                                                  CUipcMemHandle handle,
+                                                  unsigned flags);
+
+static CUresult cuIpcOpenMemHandle_v2_hook(CUdeviceptr *address_p,
+                                           CUipcMemHandle handle,
+                                           unsigned flags)
+{
+    const CUresult result = cuIpcOpenMemHandle_v2_original(address_p, handle,
+                                                           flags);
+
+    if ((result == CUDA_SUCCESS) && (address_p != NULL)) {
+        note_found(*address_p);
+        uct_cuda_imports_add(*address_p, &handle);
+    }
+    return result;
+}
+
 static CUresult (*cuIpcCloseMemHandle_original)(CUdeviceptr address);
 
 static CUresult cuIpcCloseMemHandle_hook(CUdeviceptr address)
 {
-    on_find(address);
-    return cuIpcCloseMemHandle_original(address);
+    CUresult result;
+
+    note_found(address); /* what lies there later is not known */
+    result = cuIpcCloseMemHandle_original(address);
+    uct_cuda_imports_remove(address);
+    return result;
 }
 
 static CUresult (*cuMemMap_original)(CUdeviceptr address, size_t length,
@@ -200,7 +227,8 @@ static const hook_t map_hooks[] = {HOOK_ENTRY(cuMemUnmap, 1, , )
 
 static const hook_t memory_hooks[]  = {MEMORY_HOOKS(HOOK_ENTRY)};
 static const hook_t context_hooks[] = {CONTEXT_HOOKS(HOOK_ENTRY)};
-static const hook_t find_hooks[]    = {FIND_HOOKS(HOOK_ENTRY)
+static const hook_t find_hooks[]    = {FIND_HOOKS(HOOK_ENTRY)};
+static const hook_t import_hooks[]  = {HOOK_ENTRY(cuIpcOpenMemHandle_v2, 0, , )
                                        HOOK_ENTRY(cuIpcCloseMemHandle, 0, , )};
 
 
@@ -246,6 +274,11 @@ void uct_cuda_first_use_watch_contexts(void (*func)(void))
 {
     __atomic_store_n(&on_context, func, __ATOMIC_RELEASE);
     (void)install(context_hooks, ucs_static_array_size(context_hooks));
+}
+
+void uct_cuda_first_use_watch_imports(void)
+{
+    (void)install(import_hooks, ucs_static_array_size(import_hooks));
 }
 
 void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address))

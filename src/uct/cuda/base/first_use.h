@@ -44,10 +44,15 @@ ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
  *  this can be observed: inside that driver call and in its thread. */
 void uct_cuda_first_use_watch_contexts(void (*func)(void));
 
+/** Note the IPC handles that the program opens from now on (base/imports.h),
+ *  where this can be observed. Call once. */
+void uct_cuda_first_use_watch_imports(void);
+
 /** Call @a func, in the caller's thread, after each driver call that returns an
  *  address of memory that the program has not allocated, where this can be
  *  observed: a peer's memory by an IPC handle or pool, another API's, a
- *  variable of device code; and before a handle is closed. Call once. */
+ *  variable of device code; and before a handle is closed. Call once, after
+ *  uct_cuda_first_use_watch_imports(). */
 void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address));
 
 

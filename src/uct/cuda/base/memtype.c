@@ -69,6 +69,7 @@ static void observe(uct_abi_memtype_cache_state_t state)
     }
 
     status = observe_by_ucx(state) ? UCS_OK : uct_cuda_first_use_hook_maps();
+    uct_cuda_first_use_watch_imports();
     memtype.is_asked = true;
     __atomic_store_n(&memtype.is_observed, status == UCS_OK, __ATOMIC_RELEASE);
     if (status != UCS_OK) {

@@ -42,8 +42,8 @@ BEGIN_C_DECLS
  *      base/iface.c                  workers to be called in progress; of
  *                                    UCX's locks only a queue's is taken
  *   5. node/watch.c                  its start and end
- *      base/nvml.c, base/alarm.c, base/host/host_bounce.c,
- *      base/host/host_pipeline.c, base/queue.c,
+ *      base/nvml.c, base/alarm.c, base/imports.c,
+ *      base/host/host_bounce.c, base/host/host_pipeline.c, base/queue.c,
  *      collective/options.c, node/alive.c, node/descriptors.c,
  *      node/process.c, copy/post.c,
  *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c,
@@ -52,7 +52,8 @@ BEGIN_C_DECLS
  *   7. base/driver.c                 opens the driver at its first use
  *
  * The driver is called with any of them held. Its callbacks (the queue's
- * wakeup) take none, nor do the hooks on first use and on unmapping.
+ * wakeup) take none, nor do the hooks on first use and on unmapping. Those on
+ * IPC handles take the lock of base/imports.c.
  */
 
 

@@ -12,6 +12,7 @@
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/file.h>
+#include <uct/cuda/base/imports.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/base/vmm.h>
@@ -209,25 +210,38 @@ static ucs_status_t export_pool(const uct_cuda_pointer_sharing_t *sharing,
     return UCS_OK;
 }
 
-/* Export cuMemAlloc memory. The driver asks for a current context (H200, 580),
- * and a thread that progresses UCX, such as UCXX's, may have none. */
-static bool export_legacy(const void *address, const uct_cuda_memory_t *memory,
-                          uct_cuda_node_handle_t *handle)
+/* Get the IPC handle of cuMemAlloc memory. The driver asks for a current
+ * context (H200, 580), and a thread that progresses UCX, such as UCXX's, may
+ * have none. */
+static bool get_legacy(const void *address, const uct_cuda_memory_t *memory,
+                       CUipcMemHandle *legacy_p)
 {
     uct_cuda_ctx_scope_t context;
-    CUipcMemHandle legacy;
     CUresult result;
 
     (void)uct_cuda_ctx_enter(memory->context, uct_cuda_end_device(memory->end),
                              &context);
-    result = uct_cuda_driver_get()->cuIpcGetMemHandle(&legacy,
+    result = uct_cuda_driver_get()->cuIpcGetMemHandle(legacy_p,
                                                       (CUdeviceptr)address);
     uct_cuda_ctx_leave(&context);
-    if (result != CUDA_SUCCESS) {
+    return result == CUDA_SUCCESS;
+}
+
+/* Export cuMemAlloc memory of this process, or of another process whose handle
+ * the program has opened */
+static bool export_legacy(const void *address, const uct_cuda_memory_t *memory,
+                          bool is_own, uct_cuda_node_handle_t *handle)
+{
+    CUipcMemHandle legacy;
+
+    if (is_own ? !get_legacy(address, memory, &legacy) :
+                 !uct_cuda_imports_find(memory->base, memory->buffer_id,
+                                        &legacy)) {
         return false;
     }
 
-    handle->type = UCT_CUDA_NODE_HANDLE_LEGACY;
+    handle->type        = UCT_CUDA_NODE_HANDLE_LEGACY;
+    handle->is_imported = !is_own;
     memcpy(handle->os.bytes, &legacy, sizeof(legacy));
     return true;
 }
@@ -313,7 +327,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
         return UCS_OK;
     }
 
-    if (!sharing.is_legacy || !export_legacy(address, &memory, handle_p)) {
+    if (!export_legacy(address, &memory, sharing.is_legacy, handle_p)) {
         handle_p->type = UCT_CUDA_NODE_HANDLE_NONE;
         if (uct_cuda_file_has_room()) {
             uct_cuda_memory_report_closed(address);

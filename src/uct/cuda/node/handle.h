@@ -34,7 +34,10 @@ typedef enum {
 /** Handle of an allocation. Plain data; sent as it is. */
 typedef struct {
     uint8_t  type;     /**< uct_cuda_node_handle_type_t */
-    uint8_t  reserved[3];
+    /** LEGACY: the exporter has opened this handle itself; the memory's owner
+     *  cannot open it */
+    uint8_t  is_imported;
+    uint8_t  reserved[2];
     int32_t  pid;       /**< Exporter's PID in its PID namespace */
     /** Inode number of the exporter's PID namespace; 0: unknown */
     uint64_t pid_ns;

@@ -25,6 +25,7 @@ struct reach {
     uint64_t pid_ns;
     int32_t  pid;
     uint8_t  type;
+    uint8_t  is_imported;
     uint8_t  gpu[16];
     int      device;
     bool     is_reachable;
@@ -57,11 +58,11 @@ try_to_map(const uct_cuda_node_handle_t *handle, int device)
     return status;
 }
 
-/* Return whether each mapping takes a descriptor for a moment: one may succeed
- * and the next one fail */
-static bool takes_descriptor(const uct_cuda_node_handle_t *handle)
+/* Return whether one mapping may succeed and the next one fail: each takes a
+ * descriptor for a moment, or the memory may be of any process, also of this */
+static bool is_tried_each_time(const uct_cuda_node_handle_t *handle)
 {
-    return uct_cuda_node_handle_is_fd(handle) ||
+    return uct_cuda_node_handle_is_fd(handle) || handle->is_imported ||
            (handle->type == UCT_CUDA_NODE_HANDLE_RANGE);
 }
 
@@ -73,7 +74,9 @@ static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
 
     for (peer = reach.head; peer != NULL; peer = peer->next) {
         if ((peer->pid == handle->pid) && (peer->pid_ns == handle->pid_ns) &&
-            (peer->type == handle->type) && (peer->device == device) &&
+            (peer->type == handle->type) &&
+            (peer->is_imported == handle->is_imported) &&
+            (peer->device == device) &&
             (memcmp(peer->gpu, handle->gpu, sizeof(peer->gpu)) == 0)) {
             return peer;
         }
@@ -90,6 +93,7 @@ static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
     peer->device = device;
     peer->stream = reach.count++;
     memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
+    peer->is_imported  = handle->is_imported;
     peer->is_reachable = false;
     peer->is_logged    = false;
     peer->next         = reach.head;
@@ -130,7 +134,7 @@ static void log_unreachable(int32_t pid, int device, ucs_status_t status)
 
 /* Check whether the peer's GPU is reachable (else UCS_ERR_UNREACHABLE, logged
  * once for each peer), and set the peer's stream number. A success is valid for
- * all memory of that GPU if mapping it takes no descriptor. A failure is valid
+ * all memory of that GPU, unless each key is tried. A failure is valid
  * for this allocation only: it may have been freed after its key was packed.
  * The trial maps the memory in the current context. */
 static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
@@ -148,7 +152,7 @@ static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
     }
 
     was_reachable = peer->is_reachable;
-    if (!was_reachable || takes_descriptor(handle)) {
+    if (!was_reachable || is_tried_each_time(handle)) {
         status             = try_to_map(handle, device);
         peer->is_reachable = (status == UCS_OK);
         if (!was_reachable || !peer->is_reachable) {
