@@ -13,7 +13,7 @@
 
 
 /* Time until a kernel is checked, ns: ten times the copy of 16 MiB over PCIe.
- * Cancelling a kernel early does no harm: its blocks are copied another way. */
+ * Cancelling a kernel too early does no harm: copies replace it. */
 #define KERNEL_PATIENCE_NS (4ul * 1000 * 1000)
 
 
@@ -83,8 +83,8 @@ static void kernel_wait(const uct_cuda_copy_batch_t *batch)
     }
 }
 
-/* Copy everything another way, after the launch was cancelled; blocks started
- * by the kernel are copied twice with the same data. The context must be
+/* Replace a cancelled launch by copies of all its blocks. Blocks that the
+ * kernel has started are copied twice, with the same data. The context must be
  * current. @return UCS_INPROGRESS, or an error with nothing running */
 static ucs_status_t kernel_replace(uct_cuda_copy_batch_t *batch)
 {
@@ -125,9 +125,10 @@ static ucs_status_t kernel_call_off(uct_cuda_copy_batch_t *batch)
     return UCS_INPROGRESS;
 }
 
-/* Check whether the warps that a cancelled launch had started have ended. If
- * one copied nothing, since it started at that moment, copy everything another
- * way. @return UCS_OK: all is copied; UCS_INPROGRESS; or an error */
+/* Check whether the started warps of a cancelled launch have ended. If a warp
+ * copied nothing, because it started at the moment of the cancellation, replace
+ * the launch by copies. @return UCS_OK: all is copied; UCS_INPROGRESS; or an
+ * error */
 static ucs_status_t kernel_ended(uct_cuda_copy_batch_t *batch)
 {
     bool has_ended, has_copied;
@@ -152,9 +153,10 @@ static ucs_status_t kernel_look(uct_cuda_copy_batch_t *batch)
                kernel_ended(batch);
 }
 
-/* Return whether the event's state is the answer. If the event is complete (@a
- * is_there): the kernel was never cancelled. Otherwise: the kernel is not late
- * yet, or was cancelled already. */
+/* Return whether the state of the event alone tells whether the batch has
+ * ended. If the event is complete (@a is_there), it does unless the kernel was
+ * cancelled. Otherwise it does if the kernel is not late yet, or was cancelled
+ * already. */
 static bool kernel_may_wait(const uct_cuda_copy_batch_t *batch, bool is_there)
 {
     if (is_there) {

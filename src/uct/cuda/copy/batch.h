@@ -17,13 +17,14 @@
 typedef enum {
     UCT_CUDA_COPY_BATCH_RUNS, /**< Running, or waiting for space on the GPU */
     UCT_CUDA_COPY_BATCH_ENDS,    /**< Cancelled after all of it had started */
-    /** A part never starts: copies replace all of it */
+    /** Cancelled before all of it had started: copies replace the complete
+     *  launch */
     UCT_CUDA_COPY_BATCH_REPLACED
 } uct_cuda_copy_batch_kernel_t;
 
 
-/** Memory of the caller until the operation ends. The caller fills in all
- *  except the kernel's state and launch. */
+/** Copies of a batch. The caller keeps it until the operation ends, and fills
+ *  in all members except the kernel's state and launch. */
 typedef struct {
     uct_cuda_op_t                *op;
     /** GPU, or page-locked host memory */
@@ -38,8 +39,9 @@ typedef struct {
 
 
 /**
- * Submit the copies to the operation's stream, whose context is current, or to
- * the kernel's; the caller then posts the operation.
+ * Submit the copies to the operation's stream, or to the stream of the kernel.
+ * The context of the operation's stream is current. The caller then posts the
+ * operation.
  *
  * @param copy_kernel  Copy kernel of that context; NULL: use none.
  * @param blocks       Maximum thread blocks.

@@ -112,9 +112,9 @@ static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
     return &copy->remote;
 }
 
-/* Find the location of both ends. @param remote  Of the remote end if it is
- * known, by its key or as a peer's host memory, or none. The driver must be
- * asked for the context of memory of this process. */
+/* Find the location of both ends. @param remote Of the remote end if it is
+ * known, by its key or as a peer's host memory, or none. The context of memory
+ * of this process needs a query of the driver. */
 static void locate(uct_cuda_copy_t *copy, uct_cuda_end_t remote)
 {
     uct_cuda_memory_place((void*)copy->local.address, &copy->local.end,

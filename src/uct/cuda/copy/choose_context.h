@@ -17,7 +17,7 @@
  *   process                such memory, the local end's, or the other's if only
  *                          its GPU has access to both. If that context cannot
  *                          map the other end, a context of the peer's GPU: the
- *                          driver takes the copy through host memory;
+ *                          driver copies through host memory;
  *   else, with a key       a context of the peer's GPU, else any context.
  *
  * @param remote  Remote end, with memory of another process; none: memory of

@@ -16,25 +16,26 @@
 #include <stdlib.h>
 
 
-/* Size of the first group, small to give the GPU work soon; the next one is
- * twice as large. Copying it must take as long as its submission (8 us): over
- * PCIe, and between GPUs. */
+/* Blocks in the first group, few so that the GPU begins soon; the next group
+ * has twice as many. Also the minimum bytes over PCIe and between GPUs, so that
+ * copying them takes as long as submitting them (8 us). */
 #define FIRST_COUNT    8
 #define MIN_HOST_BYTES (512ul << 10)
 #define MIN_GPU_BYTES  (4ul << 20)
 
-/* While blocks come in one by one, the next one follows within this many ns for
- * each block before it, or within the maximum: the posting thread sometimes
- * waits for the worker's lock */
+/* If the program posts block by block, the next block is expected within this
+ * time per block before it, at least within the minimum and at most within the
+ * maximum: the posting thread sometimes waits for the worker's lock */
 #define FED_NS_A_BLOCK 1000ul
 #define FED_MIN_NS     (30ul * 1000)
 #define FED_MAX_NS     (100ul * 1000)
 
-/* Progress calls in a row without a driver query while blocks come in */
+/* Consecutive progress calls without a driver query while the program posts
+ * blocks */
 #define MAX_WAITED 16
 
 /* Minimum copies for a kernel, and minimum blocks of an interface before its
- * first kernel: launch and loading must pay off */
+ * first kernel: below, launching or loading it costs more than it saves */
 #define KERNEL_MIN_COUNT  4
 #define KERNEL_MIN_BLOCKS 64
 
@@ -51,7 +52,7 @@ struct uct_cuda_copy_group {
     uct_cuda_copy_group_t      *next;  /* Next of all groups */
     uct_completion_t           comp;   /* Completion of the operation */
     uct_cuda_copy_coalescer_t  *coalescer;
-    uint16_t                   counted; /* by the engine, on a link */
+    uint16_t                   counted; /* on a link, by the engine */
     ucs_status_t               status; /* Status of submission */
 
     /* Key and allocations of the last block. The size of local GPU memory is 0
@@ -62,7 +63,7 @@ struct uct_cuda_copy_group {
     int32_t                  key_pid;
     CUdeviceptr              local_begin;
     size_t                   local_size;
-    /* A block in the same allocations precedes */
+    /* The previous block is in the same allocations */
     bool                     may_merge;
 
     bool                     is_list;    /* Posted as one list */
@@ -120,8 +121,8 @@ static void group_end(uct_cuda_op_t *op)
     }
 }
 
-/* Return the status of a group that could not be submitted: its completions are
- * reported from progress, never from the posting call */
+/* Report the status of a group that could not be submitted. Progress calls its
+ * completions; the posting call never does. */
 static ucs_status_t failed_test(uct_cuda_op_t *op)
 {
     return ((uct_cuda_copy_group_t*)op->work)->status;
@@ -292,7 +293,8 @@ static void group_submit(uct_cuda_copy_coalescer_t *coalescer)
     coalescer->open                = NULL;
     coalescer->queue->is_coalescing = false;
 
-    /* it was current at posting; the program may have reset it since */
+    /* the context was current at posting; the program may have reset it
+     * since */
     is_pushed     = uct_cuda_context_push(context);
     group->status = is_pushed ? group_start(group) : UCS_ERR_IO_ERROR;
     if (group->status == UCS_OK) {
@@ -322,10 +324,10 @@ static bool is_busy(const uct_cuda_stream_t *stream)
     return (stream->head != NULL) && (stream->head != stream->tail);
 }
 
-/* Return whether a block waits behind what is running, to be copied together
- * with others. A group of 10 MiB runs for as long as the next one takes to
- * submit; behind one short copy waiting would only cost time, unless the last
- * group was large. */
+/* Return whether a block should wait for the running copies, to be copied
+ * together with later blocks. A group of 10 MiB runs for as long as submitting
+ * the next one takes. After one short copy waiting would only cost time, unless
+ * the last group was large. */
 static bool is_to_wait(const uct_cuda_copy_coalescer_t *coalescer,
                        const uct_cuda_stream_t *stream)
 {
@@ -351,9 +353,9 @@ static size_t min_bytes(const uct_cuda_copy_group_t *group)
 }
 
 /*
- * Return whether blocks are being posted one after the other by another thread
- * than the one making progress: then the next one comes soon. A thread that
- * makes progress itself has paused.
+ * Return whether one thread posts blocks one after another while a different
+ * thread makes progress: then the next block comes soon. If the posting thread
+ * makes progress itself, it has paused posting.
  */
 static bool is_fed(const uct_cuda_copy_coalescer_t *coalescer)
 {
@@ -362,8 +364,8 @@ static bool is_fed(const uct_cuda_copy_coalescer_t *coalescer)
 }
 
 /* Return whether to submit the open group now: the GPU has too little work, and
- * the group is large or no block comes soon. Submitting small groups all the
- * time, with the worker's lock, would delay the posting thread. */
+ * the group is large or no block is expected soon. Frequent small groups,
+ * submitted with the worker's lock held, would delay the posting thread. */
 static bool is_due(const uct_cuda_copy_group_t *group)
 {
     return !is_busy(group->batch.op->stream) &&
@@ -429,9 +431,9 @@ static void note_fed(uct_cuda_copy_coalescer_t *coalescer)
     coalescer->poster = pthread_self();
 }
 
-/* Return the maximum blocks of a group. For a list, whose blocks are all
- * present, a kernel takes more uniform ones: more blocks share the cost of the
- * launch on both sides. */
+/* Return the maximum blocks of a group. A kernel takes more uniform blocks of a
+ * list, because all are available at once: more blocks then share the cost of a
+ * launch. */
 static unsigned group_max_count(const uct_cuda_copy_group_t *group)
 {
     return (group->is_list && group->is_reached &&
@@ -448,8 +450,8 @@ static CUdeviceptr group_remote(const uct_cuda_copy_group_t *group,
            (copy->remote.address - copy->remote.key->handle.base);
 }
 
-/* Append a block in the group's last mapping and local allocation. Submit the
- * group if it is full: it is not open any more then. */
+/* Append a block in the group's last mapping and local allocation. If the group
+ * is then full, submit it; it is not open any more. */
 static void group_append(uct_cuda_copy_group_t *group,
                          const uct_cuda_copy_t *copy, bool has_more)
 {
@@ -570,7 +572,8 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
         return false;
     }
 
-    /* a list is posted at once */
+    /* a list is posted in one call: its first block has waited for the
+     * copies */
     if (copy->is_put && !group->is_owned && !is_next) {
         if (!can_sync_later(group)) {
             return false;
@@ -579,7 +582,7 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
         group->needs_sync = true;
     }
 
-    /* the answer is of this time: a later put has to wait, too */
+    /* the kept answer of the driver is valid for this put only */
     uct_cuda_memory_forget();
     group_append(group, copy, has_more);
     return true;
@@ -657,7 +660,7 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     group_append(group, copy, has_more);
     if (has_more && (coalescer->kernel_blocks > 0) &&
         (coalescer->open == group)) {
-        (void)group_is_reached(group); /* its blocks may follow by themselves */
+        (void)group_is_reached(group); /* follow() may add later blocks */
     }
     return UCS_INPROGRESS;
 }

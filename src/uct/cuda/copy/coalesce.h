@@ -43,13 +43,13 @@ typedef struct uct_cuda_copy_group uct_cuda_copy_group_t;
  *  user. */
 typedef struct {
     uct_cuda_queue_t      *queue;
-    /** Setting: carries larger blocks */
+    /** Setting: engine for larger blocks */
     uct_cuda_mp_engine_t  *engine;
     /** Setting: maximum thread blocks over PCIe, twice as many between GPUs;
      *  0: use no kernel */
     unsigned              kernel_blocks;
     bool                  enable_cache;  /**< Setting */
-    /** May load kernels; otherwise uses loaded ones */
+    /** May load the copy kernel; otherwise uses it only if already loaded */
     bool                  loads_kernels;
     uct_cuda_copy_group_t *open;         /**< NULL: no blocks are waiting */
     uct_cuda_copy_group_t *idle;
@@ -69,8 +69,8 @@ typedef struct {
 } uct_cuda_copy_coalescer_t;
 
 
-/** Start coalescing for a queue, which from now on submits blocks before it
- *  waits. Errors are reported to the blocks' completions. */
+/** Start coalescing for a queue. From now on the queue submits the collected
+ *  blocks before it waits. The blocks' completions get the errors. */
 void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
                                  uct_cuda_queue_t *queue);
 

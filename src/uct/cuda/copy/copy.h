@@ -14,8 +14,9 @@
  *   batch.c    copies of a group, by one driver call or one by one
  *   kernel.c   copies of a group, by a kernel
  *
- * A method is a row {name, test, wake, end} used by the queue to track an
- * operation (base/queue.h), with its conditions and its start (method.c):
+ * A method is one way to carry out a copy. It is a table {name, test, wake,
+ * end}, by which the queue tracks an operation (base/queue.h). method.c has its
+ * conditions and start:
  *
  *   engine     over several links               multipath/
  *   threads    pageable or a peer's host memory base/host/host_pipeline.h
@@ -26,8 +27,8 @@
  *   kernel     copies of a group                kernel.c
  *   peer       requests to a peer's server      cuda_cma/cuda_cma_channel.c
  *
- * Resources of an operation (mappings, slots, jobs, link counts) are released
- * by its method's end() only.
+ * Only the method's end() releases the resources of an operation (mappings,
+ * slots, jobs, link counts).
  */
 #ifndef UCT_CUDA_COPY_COPY_H
 #define UCT_CUDA_COPY_COPY_H

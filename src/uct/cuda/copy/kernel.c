@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stream for kernels, a second one, and words of GPU memory used by both
- * sides of a cancellation (kernels/copy.cu). */
+/* Launch, cancel and check the copy kernel. It has a stream, a second stream
+ * for cancellations, and words of GPU memory by which host and kernel agree on
+ * a cancellation (kernels/copy.cu). */
 #include <uct/cuda/copy/kernel.h>
 
 #include <uct/cuda/base/alarm.h>
@@ -35,7 +36,7 @@ _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
 typedef struct {
     ucx_mp_copy_t functions; /* NULL: not loaded, or unavailable */
     bool          is_refused;
-    uint64_t      asked;     /* time when the GPU was busy */
+    uint64_t      asked;     /* last query that found the GPU busy */
     uint64_t      pause;
 } kernel_t;
 
@@ -173,7 +174,7 @@ static ucs_status_t create(uct_cuda_copy_kernel_t *copy_kernel)
         status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copy_kernel->words, zeros,
                                sizeof(zeros), copy_kernel->beside);
     }
-    /* before a kernel, and before a cancellation by `beside` */
+    /* kernels and cancellations come after the zeroing of the words */
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuEventRecord, copy_kernel->off,
                                copy_kernel->beside);
@@ -428,7 +429,7 @@ ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
     return UCS_OK;
 }
 
-/* A word of a later launch only shows that this one has ended */
+/* A word written by a later launch shows that this launch has ended */
 ucs_status_t
 uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
                                bool *has_ended_p, bool *has_copied_p)

@@ -4,9 +4,9 @@
  * more for each, while eight thread blocks fill PCIe with 4 KiB ones (one H100:
  * docs/results/blocks.md).
  *
- * A kernel needs space on the GPU's processors. The program may fill them for
- * any time, perhaps waiting for these very blocks. So a launch can be cancelled
- * while it waits for space, and its blocks are copied another way.
+ * A kernel needs free multiprocessors. The program's kernels may occupy all of
+ * them, perhaps until these blocks have arrived. So a launch can be cancelled
+ * before it begins, and copies replace it.
  */
 #ifndef UCT_CUDA_COPY_KERNEL_H
 #define UCT_CUDA_COPY_KERNEL_H
@@ -103,8 +103,8 @@ ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copy_kernel,
 
 /**
  * Cancel a launch, with the context current: warps not started yet copy
- * nothing. Takes about 20 us; afterwards uct_cuda_copy_kernel_get() returns
- * NULL until the GPU has had space.
+ * nothing. Takes about 20 us. Afterwards uct_cuda_copy_kernel_get() returns
+ * NULL until the launch has run.
  *
  * @param has_begun_p  Set if all warps had started.
  * @return UCS_OK; otherwise it may be cancelled or not, and can be cancelled
@@ -127,8 +127,8 @@ uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
                                bool *has_ended_p, bool *has_copied_p);
 
 /**
- * Call a function when a launch has ended, for a sleeping caller, and in any
- * case @a patience ns after its start, since it may have to be cancelled.
+ * Call a function for a sleeping caller: when a launch has ended, and also @a
+ * patience ns after its start, since the caller may have to cancel it.
  *
  * @param event  Event of the launch; its context need not be current.
  * @return UCS_OK; UCS_ERR_BUSY: no alarm can be set, the caller must poll; or

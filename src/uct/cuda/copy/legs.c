@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The near side is the local end's context, with a stream and host memory of
- * its own; the far side is the operation's stream. The near stream stays behind
- * all use of the host memory, so that copies may follow each other.
+ * Copy in two legs through host memory. The near side is the local end's
+ * context, with its own stream and host memory. The far side is the operation's
+ * stream. The near stream always waits for the last use of the host memory, so
+ * that the next copy can use this memory.
  */
 #include <uct/cuda/copy/legs.h>
 
@@ -20,7 +21,7 @@
 #define SLOTS 2u
 
 
-/* Data of a context for this */
+/* Data of the near side's context */
 typedef struct {
     CUstream              stream;      /* of a near side */
     CUevent               done[SLOTS]; /* the last leg that used the slot */
@@ -172,8 +173,9 @@ static ucs_status_t push_and_submit(const legs_t *legs, unsigned leg,
     return status;
 }
 
-/* A copy to the near side begins in the far stream, with slots that the near
- * stream may still be using. Called in the near context. */
+/* Let the far stream wait for the near stream: a copy to the near side begins
+ * in the far stream, and the near stream may still use the slots. Call it in
+ * the near context. */
 static ucs_status_t begin(const legs_t *legs)
 {
     const side_t *near = legs->near;
@@ -238,7 +240,7 @@ submit_near(const uct_cuda_copy_t *copy, const side_t *far)
     legs.sides[copy->is_put] = *far;
 
     pthread_mutex_lock(&lock);
-    /* memory that cannot be locked serves as well, at less speed */
+    /* if page-locking fails, pageable memory works, too, but slower */
     (void)uct_cuda_host_block_lock(&near->data->block, SLOTS * CHUNK);
     status = (near->data->block.memory == NULL) ? UCS_ERR_NO_MEMORY :
                                                   submit(&legs);

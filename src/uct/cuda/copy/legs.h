@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A copy between two GPUs in two legs, through page-locked host memory, each in
- * a context of its own GPU.
+ * Copy between two GPUs in two legs, through page-locked host memory. Each leg
+ * runs in a context of its GPU.
  *
  * The driver copies cuMemCreate and pool memory only in contexts of GPUs with
  * access to it (H200, test/byhand/reach-h200.txt). Without peer access neither
@@ -18,7 +18,7 @@ BEGIN_C_DECLS
 
 
 /** Return whether the copy, in a context of @a device, needs two legs: its
- *  local end is on another GPU, closed to this one. */
+ *  local end is on a GPU whose memory @a device cannot access. */
 bool uct_cuda_copy_needs_legs(const uct_cuda_copy_t *copy, int device);
 
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Methods in order of preference; the driver's is the last. A peer's memory is
- * mapped in each context that accesses it: in one for a single path, and in
- * that of each relay for several. Only its own process accesses host memory,
- * except that threads copy a peer's (copy->remote.by).
+ * Methods in order of preference; a plain copy by the driver is the last one. A
+ * peer's memory is mapped in each context that accesses it: in one context for
+ * a single path, and also in the context of each relay for several paths. Host
+ * memory is accessed by its own process, except if threads copy a peer's
+ * (copy->remote.by).
  */
 #include <uct/cuda/copy/method.h>
 
@@ -56,7 +57,7 @@ typedef struct {
                                        memory is mapped */
     CUdeviceptr            dst;     /* the same */
     bool                   needs_mapping; /* of the memory behind the key */
-    uct_cuda_run_request_t request; /* for the engine, see describe() */
+    uct_cuda_run_request_t request; /* for the engine; describe() fills it in */
     uct_cuda_run_memory_t  memory;  /* the same */
 } method_start_t;
 

@@ -15,7 +15,8 @@
 
 /* Get the stream of a copy, by its key. Copies with host memory take longer
  * than those between GPUs and have streams of their own, one for each
- * direction. Only the first block of a list fails for lack of resources. */
+ * direction. Only the first block of a list may fail for lack of
+ * resources. */
 static inline ucs_status_t
 get_stream(const uct_cuda_copier_t *copier, const uct_cuda_copy_t *copy,
            bool is_next, const uct_cuda_ctx_scope_t *context,
