@@ -15,7 +15,8 @@
 
 #define NS_A_SECOND UINT64_C(1000000000)
 
-/* One for each sleeping caller; without a free one a caller does not sleep */
+/* Maximum alarms, one for each sleeping caller; without a free one the caller
+ * does not sleep */
 #define MAX_ALARMS 256
 
 
@@ -56,8 +57,9 @@ static uint64_t call_due(uint64_t now)
     return next;
 }
 
-/* Wait by CLOCK_MONOTONIC, which is never set. A program's clock may be slower
- * (on an emulated node): a wait that ends early is repeated. */
+/* Wait by CLOCK_MONOTONIC, which nobody can set. The clock that the program
+ * sees may be slower (on an emulated node); the caller repeats a wait that ends
+ * early. */
 static void wait_until(uint64_t next, uint64_t now)
 {
     struct timespec end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Delayed callbacks, from a thread of their own, for a sleeping caller whose
+/* Delayed callbacks, from a separate thread: they wake a sleeping caller whose
  * event may never happen. */
 #ifndef UCT_CUDA_BASE_ALARM_H
 #define UCT_CUDA_BASE_ALARM_H

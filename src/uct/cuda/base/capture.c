@@ -49,7 +49,7 @@
 static uct_cuda_driver_t real;
 
 static __thread struct {
-    bool                is_relaxed; /* by this module, and not restored yet */
+    bool                is_relaxed; /* by this module, until restored */
     CUstreamCaptureMode before;
 } thread;
 

@@ -24,9 +24,9 @@ BEGIN_C_DECLS
  * Wrap the unsafe functions of a driver's table, so that they switch to relaxed
  * mode and back. A driver without that mode (before CUDA 10.1) is unchanged.
  *
- * A capture may refuse a call anyway. cuEventQuery and cuStreamQuery then
- * return CUDA_ERROR_NOT_READY: the answer is unknown, and the query is
- * repeated. Other calls give the status UCS_ERR_NO_RESOURCE.
+ * The driver may refuse a call during a capture even so. cuEventQuery and
+ * cuStreamQuery then return CUDA_ERROR_NOT_READY, and the caller repeats the
+ * query. Other calls give the status UCS_ERR_NO_RESOURCE.
  */
 void uct_cuda_capture_wrap(uct_cuda_driver_t *table);
 

@@ -5,10 +5,9 @@
  *
  * A program may destroy a context, or reset its device, between any two calls.
  * Streams, events, modules and memory of the context go with it, and must not
- * be passed to the driver any more (uct_cuda_ctx_is_alive()). Records of such
- * contexts are dropped when the next record is created, unless they are held:
- * this is the only place that destroys members. At process exit nothing is
- * dropped; the driver cleans up.
+ * be passed to the driver any more (uct_cuda_ctx_is_alive()). Creating a record
+ * frees the records of such contexts, unless they are held. No other place
+ * destroys members. At process exit the records stay; the driver cleans up.
  *
  * Thread safe.
  */

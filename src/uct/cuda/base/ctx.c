@@ -16,7 +16,7 @@
 /* Time without idle queries after one has invalidated a capture: 10 s */
 #define REFUSED_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
-/* Time that a busy GPU counts as busy: 1 s */
+/* Time for which a GPU found busy is assumed to be busy: 1 s */
 #define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
 
 
@@ -66,7 +66,7 @@ static bool kept_is_alive(int device)
            uct_cuda_ctx_is_alive(ctxs.kept[device].cuda, ctxs.kept[device].id);
 }
 
-/* Forget the access enabled on either side of a context, which goes with it.
+/* Forget the access enabled to and from a context, which ends with the context.
  * For a context still alive this costs one more driver call. Call with the lock
  * held */
 static void forget_peers(int device)
@@ -324,7 +324,8 @@ bool uct_cuda_ctx_is_alive(CUcontext cuda, unsigned long long id)
         return true;
     }
 
-    /* without an answer nothing may be leaked, so assume that it is alive */
+    /* if the driver does not tell, assume that it is alive: resources must not
+     * leak */
     result = driver->cuCtxGetId(cuda, &current);
     return (result == CUDA_SUCCESS) ? (id == ID_UNKNOWN) || (current == id) :
                                       !is_gone(result);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * CUDA contexts as the driver has them: retained on demand, one for each
- * device; made current and restored; peer access enabled once for each pair.
- * context_data.h keeps the module's data of each context.
+ * CUDA contexts: retain one for each device on demand, make it current and
+ * restore the previous one, enable peer access once for each pair.
+ * context_data.h has the module's data of each context.
  *
  * A device is the ordinal of a GPU in this process, equal to its CUdevice.
  */
@@ -110,8 +110,8 @@ void uct_cuda_ctx_pop(void);
 
 /**
  * Return whether all streams of the current context are idle, now or within @a
- * wait_ns (nanoseconds). A call that waits for queued work then returns; work
- * running longer may be waiting for the program.
+ * wait_ns (nanoseconds). If so, a driver call that waits for queued work
+ * returns. Work that runs longer may be waiting for the program.
  *
  * Invalidates every capture in the context, in whatever mode, so it must be
  * called rarely. After that, and for the next 10 s, the answer is true: a
@@ -138,11 +138,11 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
 
 /**
  * Like uct_cuda_ctx_enable_peer(), unless both contexts are the program's (and
- * the driver could have created one of the module). Access between those is
- * enabled by the program: its cudaDeviceEnablePeerAccess() would fail after the
- * module's. Access enabled by the program is used. The query changes nothing:
- * enabling access and disabling it again would take it from a program that
- * enables it meanwhile.
+ * the driver could have created one of the module). Only the program enables
+ * access between its own contexts: its cudaDeviceEnablePeerAccess() would fail
+ * after the module's. Access enabled by the program is used. The query changes
+ * nothing: enabling access and disabling it again would take it from a program
+ * that enables it meanwhile.
  *
  * @param memory  Memory of @a peer to be accessed.
  * @param ours_p  The module has enabled it, for good; otherwise the program may

@@ -17,8 +17,8 @@
  */
 void uct_cuda_device_memory_free(CUdeviceptr address);
 
-/** Free memory of another process's pool, which leaves this process at a
- *  synchronization only: wait for a stream with nothing else in it. */
+/** Free memory of another process's pool. The driver unmaps it from this
+ *  process only at a synchronization: wait for a stream with no other work. */
 void uct_cuda_device_memory_free_imported(CUdeviceptr address);
 
 #endif

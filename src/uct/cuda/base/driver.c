@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loading libcuda.so.1 and what its results mean. */
+/* Load libcuda.so.1, and translate its results. */
 #include <uct/cuda/base/driver.h>
 
 #include <uct/cuda/base/capture.h>
@@ -42,8 +42,8 @@ const uct_cuda_driver_t *uct_cuda_driver_table;
 
 static struct {
     pthread_mutex_t   lock;
-    ucs_status_t      status; /* UCS_INPROGRESS: nobody has tried yet */
-    bool              is_first; /* nobody had loaded it before us */
+    ucs_status_t      status; /* UCS_INPROGRESS: not tried yet */
+    bool              is_first; /* this module loaded it first */
     uct_cuda_driver_t table;
 } driver = {
     .lock   = PTHREAD_MUTEX_INITIALIZER,
@@ -118,7 +118,7 @@ static ucs_status_t driver_open(void)
 
     handle = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_GLOBAL);
     if (handle == NULL) {
-        /* The usual node without GPUs: not worth a word */
+        /* The usual node without GPUs: no message */
         uct_cuda_debug("no CUDA driver: %s", dlerror());
         return UCS_ERR_NO_DEVICE;
     }
@@ -129,8 +129,8 @@ static ucs_status_t driver_open(void)
         uct_cuda_capture_wrap(&driver.table);
     }
 
-    /* Kept open even when useless: the driver does not unload cleanly once
-     * cuInit ran */
+    /* Kept open even if unusable: the driver does not unload cleanly after
+     * cuInit */
     return status;
 }
 
@@ -244,9 +244,9 @@ ucs_status_t uct_cuda_driver_report(const char *file, unsigned line,
         return UCS_INPROGRESS;
     }
 
-    /* An application may exit with transfers in flight; the driver then goes
-     * first, and there is nobody left to tell. What a capture refuses is tried
-     * again. */
+    /* A program may exit with transfers in flight, and the driver ends first:
+     * no error then. The caller repeats calls that the driver refuses during a
+     * capture. */
     level = ((result == CUDA_ERROR_DEINITIALIZED) ||
              uct_cuda_capture_is_refusal(result)) ?
                     UCT_CUDA_LOG_DEBUG :

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 
-/* An interrupted call on a tmpfs returns its memory, so each call takes an
- * amount available within a few microseconds */
+/* posix_fallocate() on a tmpfs frees what it has allocated if a signal
+ * interrupts it, so each call allocates an amount that takes only a few
+ * microseconds */
 #define RESERVE_BYTES ((size_t)16 << 10)
 
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hooks are permanent. Those of first uses cost a load and a comparison for
- * each call, those of found memory a query. */
+/* The hooks are permanent. Each call of a function that creates contexts or
+ * memory costs a load and a comparison more; each call that finds other memory
+ * costs a query. */
 #include <uct/cuda/base/first_use.h>
 
 #include <uct/abi/abi.h>
@@ -115,8 +116,8 @@ void uct_cuda_first_use_note_remap(void *address, size_t length)
     }
 MEMORY_HOOKS(DEFINE_MEMORY_HOOK)
 
-/* Contexts are noted once they exist: only then has the driver reserved
- * addresses, and nobody can have memory of a context before it is returned. */
+/* Report a context after the driver has created it: only then has the driver
+ * reserved addresses, and no thread has memory of a context before that. */
 #define DEFINE_CONTEXT_HOOK(_symbol, _must, _params, _args) \
     static CUresult (*_symbol##_original) _params; \
     static CUresult _symbol##_hook _params \
@@ -182,7 +183,7 @@ static CUresult cuIpcCloseMemHandle_hook(CUdeviceptr address)
 {
     CUresult result;
 
-    note_found(address); /* what lies there later is not known */
+    note_found(address); /* later the address may be of any memory */
     result = cuIpcCloseMemHandle_original(address);
     uct_cuda_imports_remove(address);
     return result;

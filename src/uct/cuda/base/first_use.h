@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Detection of a process's first use of GPUs, by hooks on the driver's
- * functions that create contexts and GPU memory: before that no pointer leads
- * to a GPU. And of memory that UCX's own hooks do not see.
+ * Hooks on the driver's functions. They detect a process's first use of GPUs,
+ * by the functions that create contexts and GPU memory: before that no pointer
+ * is to GPU memory. They also detect memory that UCX's own hooks do not see.
  */
 #ifndef UCT_CUDA_BASE_FIRST_USE_H
 #define UCT_CUDA_BASE_FIRST_USE_H
@@ -49,10 +49,10 @@ void uct_cuda_first_use_watch_contexts(void (*func)(void));
 void uct_cuda_first_use_watch_imports(void);
 
 /** Call @a func, in the caller's thread, after each driver call that returns an
- *  address of memory that the program has not allocated, where this can be
- *  observed: a peer's memory by an IPC handle or pool, another API's, a
- *  variable of device code; and before a handle is closed. Call once, after
- *  uct_cuda_first_use_watch_imports(). */
+ *  address of memory that the program has not allocated: a peer's memory by an
+ *  IPC handle or pool, memory of another API, a variable of device code. Call
+ *  it also before a handle is closed. Does nothing for calls that cannot be
+ *  hooked. Call once, after uct_cuda_first_use_watch_imports(). */
 void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address));
 
 
@@ -60,9 +60,8 @@ void uct_cuda_first_use_watch_found(void (*func)(CUdeviceptr address));
  *  allocates nothing. */
 typedef void (*uct_cuda_remap_func_t)(uintptr_t address, size_t length);
 
-/** Call @a func before GPU memory of the process is unmapped and after other
- *  is mapped, where this can be observed: by the hooks above, or by UCX's
- *  (base/memtype.c). */
+/** Call @a func before GPU memory of the process is unmapped and after memory
+ *  is mapped, if the hooks above or UCX's (base/memtype.c) see the call. */
 void uct_cuda_first_use_on_remap(uct_cuda_remap_func_t func);
 
 /** Call the function of uct_cuda_first_use_on_remap(), if any. */

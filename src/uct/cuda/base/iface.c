@@ -229,8 +229,8 @@ static void iface_remove(uct_cuda_iface_t *iface)
     pthread_mutex_unlock(&workers.lock);
 }
 
-/* If the lock is busy the next progress call tries again: its holder may wait
- * for a lock of the worker's queue */
+/* If the lock is held, leave this to the next progress call: the holder may
+ * wait for a lock of the worker's queue */
 static unsigned worker_call(void *arg)
 {
     bool is_wanted = false;

@@ -144,8 +144,8 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
     if (kind >= UCT_CUDA_POINTER_HOST_VMM) {
         *context_p = pointer.context;
     } else if (kind == UCT_CUDA_POINTER_UNKNOWN) {
-        /* the driver may free memory it has locked unseen by hooks, so only
-         * memory unknown to it is cached */
+        /* cache only memory unknown to the driver: hooks do not see if the
+         * driver frees memory that it has locked */
         uct_cuda_memory_cache_add_host(address);
     }
 

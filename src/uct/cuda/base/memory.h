@@ -49,7 +49,8 @@ void uct_cuda_memory_query(const void *address, size_t length,
 
 
 /**
- * Keep an answer for this thread's next uct_cuda_memory_place() of the address.
+ * Keep the driver's answer for this thread's next uct_cuda_memory_place() of
+ * the address.
  *
  * A UCX that sees no frees queries a buffer before each operation, and the
  * operation queries it again. That second query may use the answer, once: later
@@ -60,7 +61,7 @@ void uct_cuda_memory_remember(const void *address,
                               const uct_cuda_memory_t *memory);
 
 
-/** Drop this thread's answer: an operation went without
+/** Drop this thread's kept answer: an operation did not call
  *  uct_cuda_memory_place(). */
 void uct_cuda_memory_forget(void);
 
@@ -113,7 +114,7 @@ bool uct_cuda_memory_legacy_is_idle(void);
  *  the pool of cudaMallocAsync, or that releases freed memory. */
 bool uct_cuda_memory_is_closed(const uct_cuda_pointer_sharing_t *sharing);
 
-/** Log that memory cannot be shared; with the cure, once. */
+/** Log once that memory cannot be shared, and the remedy. */
 void uct_cuda_memory_report_closed(const void *address);
 
 #endif

@@ -32,7 +32,7 @@
 #define IDLE_WAIT_NS (100 * 1000)
 
 
-/* Data of a context for this */
+/* Data of a context */
 typedef struct {
     CUstream stream; /* blocking; no other work is ever in it */
     CUevent  event;

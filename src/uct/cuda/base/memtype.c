@@ -17,7 +17,7 @@ static struct {
     bool            is_watched;
     bool            is_hooked;
     bool            is_asked;    /* is_observed has been determined */
-    bool            is_observed; /* what is mapped is reported */
+    bool            is_observed; /* mappings of memory are reported */
 } memtype = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -28,10 +28,10 @@ static void cache_disable(void)
                    "on");
 }
 
-/* UCX's hooks do not see a peer's memory, nor before 1.20 variables of device
- * code, and what the driver (580) reserves for them later UCX's cache did not
- * find: UCX would take them for host memory. It asks about a range of unknown
- * type. */
+/* UCX's hooks do not see a peer's memory nor, before 1.20, variables of device
+ * code. UCX's cache lacks address ranges that the driver (580) reserves for
+ * such memory later. UCX would take it for host memory; if the type of the
+ * range is unknown, UCX queries it. */
 static void add_found(CUdeviceptr address)
 {
     uct_cuda_pointer_t found;
@@ -46,10 +46,10 @@ static void add_found(CUdeviceptr address)
     }
 }
 
-/* Have mapped and unmapped memory reported by UCX. Without its cache of memory
- * types UCX hooks the driver's functions later, for its cache of registrations;
- * it cannot hook one that is hooked already, and would do without that cache.
- * So its hooks are installed first. */
+/* Let UCX report mapped and unmapped memory. Without its cache of memory types
+ * UCX hooks the driver's functions later, for its cache of registrations. It
+ * cannot hook a function that is hooked already, and would then not use that
+ * cache. So install UCX's hooks first. */
 static bool observe_by_ucx(uct_abi_memtype_cache_state_t state)
 {
     return ((state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ||
@@ -58,8 +58,8 @@ static bool observe_by_ucx(uct_abi_memtype_cache_state_t state)
            (uct_abi_memtype_hooks() == UCT_ABI_MEMTYPE_CACHE_HOOKED);
 }
 
-/* Have mapped and unmapped memory reported: by UCX if it hooks the driver's
- * functions, otherwise by this module's hooks. The lock is held. */
+/* Report mapped and unmapped memory: by UCX's hooks if it hooks the driver's
+ * functions, otherwise by this module's. The lock is held. */
 static void observe(uct_abi_memtype_cache_state_t state)
 {
     ucs_status_t status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Setup of memory type detection in UCX, so that it queries pointers it cannot
- * know.
+ * Setup of memory type detection in UCX, so that UCX queries pointers whose
+ * memory type it does not know.
  */
 #ifndef UCT_CUDA_BASE_MEMTYPE_H
 #define UCT_CUDA_BASE_MEMTYPE_H
@@ -13,10 +13,10 @@
  * Make sure that UCX takes no GPU memory for host memory. Call after the driver
  * is loaded, and for every UCP context; thread safe.
  *
- * A UCX without CUDA memory hooks has a memory type cache that is never filled,
- * and takes every pointer for host memory. Until the process uses GPUs this is
- * right, and makes short host messages fast; then the cache must be disabled,
- * and UCX queries every buffer.
+ * A UCX without CUDA memory hooks never fills its memory type cache, and takes
+ * every pointer for host memory. Until the process uses GPUs this is right, and
+ * makes short host messages fast. Then this module disables the cache, and UCX
+ * queries every buffer.
  */
 void uct_cuda_memtype_setup(void);
 

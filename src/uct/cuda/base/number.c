@@ -41,7 +41,7 @@ bool uct_cuda_size_parse(const char *text, const char **end_p, size_t *size_p)
     double number;
     char *end;
 
-    /* no sign, no blank, no name of a number */
+    /* no sign, no blank, no "inf" or "nan" */
     if (!isdigit((unsigned char)text[0])) {
         return false;
     }

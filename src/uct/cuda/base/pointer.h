@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Questions to the driver about a pointer: its kind of memory, the GPU that
- * copies it, its range, its GPUs' rights, and its ways to other processes. The
- * module and the MPI interposition library share this file, each with its own
- * table of the driver. Nothing is kept: memory may be freed and replaced at
- * any time. base/memory.h has the module's answers, with contexts.
+ * Queries of the driver about a pointer: its kind of memory, the GPU that
+ * copies it, its range, the access rights of GPUs, and how it can be shared
+ * with other processes. The module and the MPI interposition library share this
+ * file, each with its own table of the driver. Nothing is kept: memory may be
+ * freed and replaced at any time. base/memory.h has the module's answers, with
+ * contexts.
  */
 #ifndef UCT_CUDA_BASE_POINTER_H
 #define UCT_CUDA_BASE_POINTER_H
@@ -51,7 +52,7 @@ typedef enum {
 } uct_cuda_pointer_kind_t;
 
 
-/** Ways of GPU memory to other processes. */
+/** How GPU memory can be shared with other processes. */
 typedef struct {
     /** If it has no context: from cuMemCreate, not from a pool */
     bool         is_vmm;
@@ -116,11 +117,11 @@ bool uct_cuda_pointer_id(const uct_cuda_driver_t *driver, CUdeviceptr address,
                          unsigned long long *id_p);
 
 /** Return whether kernels in the current context use this address for the
- *  memory, and its context. VMM memory has access rights besides. */
+ *  memory, and its context. For VMM memory, access rights matter, too. */
 bool uct_cuda_pointer_is_mapped(const uct_cuda_driver_t *driver,
                                 CUdeviceptr address, CUcontext *context_p);
 
-/** Find the ways of GPU memory to other processes. */
+/** Find out how GPU memory can be shared with other processes. */
 void uct_cuda_pointer_sharing(const uct_cuda_driver_t *driver,
                               CUdeviceptr address,
                               uct_cuda_pointer_sharing_t *sharing);

@@ -653,8 +653,8 @@ unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
         flush_progress(queue);
     }
 
-    /* also without a completion: during a capture a request may fail although
-     * the queue is empty, and no completion follows */
+    /* even if no operation completed: during a capture a request may fail
+     * although the queue is empty, so no completion follows */
     if (queue->pending_head != NULL) {
         pending_progress(queue);
     }
@@ -771,9 +771,10 @@ ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
     return UCS_OK;
 }
 
-/* Whether a descriptor was written since its last read, by number; larger
- * numbers are always read. This saves a system call for each arm: NIXL's thread
- * arms between any two blocks posted by another thread. */
+/* Whether a descriptor was written since its last read, indexed by its number.
+ * Descriptors with larger numbers are always read. This saves a system call for
+ * each arm: NIXL's thread arms between any two blocks posted by another
+ * thread. */
 #define MAX_NOTED 4096
 static bool noted[MAX_NOTED];
 
@@ -783,7 +784,7 @@ static void CUDA_CB wake_up(void *arg)
     const int fd       = (int)(intptr_t)arg;
     const uint64_t one = 1;
 
-    /* full: it is readable already */
+    /* a failed write means that the counter is full: it is readable already */
     if ((write(fd, &one, sizeof(one)) > 0) && (fd < MAX_NOTED)) {
         __atomic_store_n(&noted[fd], true, __ATOMIC_RELEASE);
     }

@@ -115,8 +115,8 @@ struct uct_cuda_queue {
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
 
-    /** Submit and post copies coalesced by the owner, all or only if the GPU
-     *  will soon be idle; may be NULL */
+    /** Submit and post copies coalesced by the owner: all of them, or only if
+     *  the GPU will soon be idle; may be NULL */
     void               (*submit_coalesced)(uct_cuda_queue_t *queue,
                                           bool is_all);
 
@@ -125,9 +125,9 @@ struct uct_cuda_queue {
     void               (*destroy_copy_kernel)(
             uct_cuda_copy_kernel_t *copy_kernel, bool is_alive);
 
-    /** Return whether progress can skip the driver query, because more
-     *  copies come in and the GPU has work for some time. A query takes 1.5
-     *  us with the worker's lock held. True only a few times in a row; may
+    /** Return whether progress can skip the driver query, because the program
+     *  is posting more copies and the GPU has work for some time. A query takes
+     *  1.5 us with the worker's lock held. True only a few times in a row; may
      *  be NULL */
     bool               (*may_wait)(uct_cuda_queue_t *queue);
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A thread inherits its creator's signal mask. Signals caused by a thread's own
- * instructions are sent to that thread, and end the process if blocked:
- * programs that protect memory and handle the fault of a write expect these
- * signals in the writing thread. */
+/* Start threads with most signals blocked. A thread inherits its creator's
+ * signal mask. The kernel sends the signal of a fault to the faulting thread,
+ * and ends the process if that thread blocks it. Programs that write-protect
+ * memory and handle the fault expect it in the writing thread, so signals of
+ * faults stay unblocked. */
 #include <uct/cuda/base/thread.h>
 
 #include <uct/cuda/base/capture.h>
@@ -28,9 +29,9 @@ static void *thread_main(void *arg)
     return start.func(start.arg);
 }
 
-/* Unmap a page, so that UCX's hook of munmap() allocates its records now. If a
- * new thread's first malloc() ran the hook instead, the hook's own debug line
- * would allocate again and wait for a lock of its own (UCX 1.13, seen). */
+/* Unmap a page, so that UCX's hook of munmap() allocates its records now.
+ * Otherwise a new thread's first malloc() may run the hook first. The hook's
+ * debug line then allocates again, and deadlocks (seen with UCX 1.13). */
 static void fill_hooks(void)
 {
     void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

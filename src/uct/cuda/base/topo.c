@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node as links and limits: construction. */
+/* Build a topology: the node's links and limits. */
 #include <uct/cuda/base/topo.h>
 
 #include <string.h>

@@ -277,7 +277,7 @@ static double above_bandwidth(build_t *d, int sw)
 }
 
 /* Add limits for GPUs' own links to the host, and for links above switches with
- * several GPUs. Consecutive switches with the same GPUs count as one. */
+ * several GPUs. Consecutive switches above the same GPUs count as one. */
 static void build_pcie(build_t *d)
 {
     const uct_cuda_wiring_t *wiring = d->wiring;

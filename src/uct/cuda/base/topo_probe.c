@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node, probed once in a process. */
+/* Probe the node once in a process. */
 #include <uct/cuda/base/topo.h>
 
 #include <uct/cuda/base/log.h>

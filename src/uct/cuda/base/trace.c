@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 
-#define MAX_PENDING 256 /* copies before ended ones are written */
+#define MAX_PENDING 256 /* copies until ended ones are written */
 
 
 /* Clock of a context */

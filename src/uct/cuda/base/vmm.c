@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Create, reserve, map, set access; and the reverse. */
+/* Allocate memory by cuMemCreate: create, reserve, map, set access; and free
+ * it. */
 #include <uct/cuda/base/vmm.h>
 
 #include <uct/cuda/base/range.h>

@@ -118,7 +118,8 @@ static uct_cuda_wiring_pcie_t pcie_of_generation(int sm)
     return (sm > 0) ? pcie : none;
 }
 
-/* The same, only for GPUs without a future successor of the same capability */
+/* PCIe generation of a GPU by capability; only of GPUs without later models of
+ * the same capability */
 static unsigned newest_generation(int sm)
 {
     return ((sm > 0) && (sm < 90)) ? pcie_of_generation(sm).generation :
@@ -149,7 +150,8 @@ bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
         best.width = ucs_min(best.width, raw.width);
     }
 
-    /* no board for such GPUs has PCIe 1, but a link saving power reports it */
+    /* no board for such GPUs has PCIe 1, but links in a power-saving state
+     * report it */
     is_slow = uct_cuda_wiring_is_slow(&raw, &best) ||
               ((raw.generation == 1) && (best.generation > 2));
     *pcie_p = is_slow ? best : raw;

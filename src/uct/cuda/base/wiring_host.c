@@ -252,8 +252,8 @@ static void for_each(const char *list, uct_cuda_wiring_t *wiring)
     }
 }
 
-/* Find NUMA nodes with processors; on some machines GPU memory has nodes, too,
- * unsuitable for staging */
+/* Find NUMA nodes with processors; on some machines GPU memory has NUMA nodes,
+ * too; they are unsuitable for staging */
 static void ask_numa(uct_cuda_wiring_t *wiring)
 {
     char path[PATH_MAX];

@@ -88,7 +88,7 @@ ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details)
     uct_cuda_wiring_ask_host(wiring);
     wiring->times.host = uct_cuda_wiring_now() - start;
 
-    /* a single GPU has no paths: skip NVML's start */
+    /* a single GPU has no other paths: do not load NVML */
     if ((wiring->num_gpus > 1) || details) {
         uct_cuda_wiring_ask_nvml(wiring, details);
     }
