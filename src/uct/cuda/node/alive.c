@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Locks of an open file description. They survive the closing of another
- * descriptor of the file in this process. They stay as long as any process has
- * the description, so the description is a separate one: it is never mapped,
- * and a forked child closes it.
+ * Locks of an open file description (F_OFD_SETLK). They survive if this process
+ * closes another descriptor of the file. They last as long as any process has
+ * the description. So this file opens a separate description: it is never
+ * mapped, and a forked child closes it.
  */
 #include <uct/cuda/node/alive.h>
 

@@ -20,8 +20,8 @@
 BEGIN_C_DECLS
 
 
-/** Number of the file itself, no process's. Its holder may change the shared
- *  data. */
+/** Number that stands for the file itself, not for a process. Its holder may
+ *  change the shared data. */
 #define UCT_CUDA_NODE_ALIVE_FILE (1u << 30)
 
 

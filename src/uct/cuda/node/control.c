@@ -11,7 +11,7 @@
 #define LINE_ALIGNED __attribute__((aligned(UCT_CUDA_NODE_CONTROL_LINE)))
 
 
-/* A call's number, and more bits beside it, in one word */
+/* A word with a call's number and, in its lowest bits, further information */
 #define WORD_BITS 24
 
 static uint64_t word_of(uint64_t sequence, uint32_t beside)
@@ -131,7 +131,7 @@ uct_cuda_node_control_common(uct_cuda_node_control_t *control)
     return &control->shared->common;
 }
 
-/* Set all words of this rank to the call before @a first: those left from
+/* Set all words of this rank to the call before @a first: values from an
  * earlier use of the memory must not look like announcements */
 void uct_cuda_node_control_join(uct_cuda_node_control_t *control,
                                 uint64_t first)
@@ -159,9 +159,10 @@ uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
                            __ATOMIC_ACQUIRE);
 }
 
-/* A rank queues no call before its first able one. A later call raises the
- * word's number until all ranks have been able; then the rank that sees this
- * sets QUEUED, with a number after those of all calls not queued. */
+/* A rank queues no call before the first call that it is able to queue. Until
+ * all ranks have been able, each call raises the word's number. Then the first
+ * rank to see this sets QUEUED, with a number larger than those of all calls
+ * not queued. */
 bool uct_cuda_node_control_is_queued(uct_cuda_node_control_t *control,
                                      unsigned size, uint64_t number,
                                      bool is_able)
@@ -322,7 +323,7 @@ uct_cuda_node_control_reached(const uct_cuda_node_control_t *control,
     const int64_t ahead = word_ahead(word, sequence);
 
     if (ahead != 0) {
-        /* a rank ahead of this call had no failure in it */
+        /* a rank in a later call completed this one without failure */
         return (ahead > 0) ? UCS_OK : UCS_INPROGRESS;
     }
 

@@ -5,10 +5,11 @@
  * ranks read it.
  *
  * Ranks make the same calls in the same order and number them from 1. Each rank
- * joins before a call of its own choice and announces its arguments from then
- * on; GPUs carry out no call before all ranks have joined. Odd and even calls
- * use different lines. A rank that falls back may run ahead and reuse its slot.
- * Readers copy the slot and check its sequence number.
+ * joins before any of its calls and announces its arguments from then on. GPUs
+ * carry out no call before all ranks have joined. Odd and even calls use
+ * different lines. A rank that falls back may already be in a later call and
+ * overwrite its line. Readers therefore copy the line and check its sequence
+ * number.
  */
 #ifndef UCT_CUDA_NODE_CONTROL_H
 #define UCT_CUDA_NODE_CONTROL_H
@@ -115,19 +116,20 @@ uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
 
 /**
  * Return true if all ranks queue this non-blocking call, false if none does.
- * Each rank gets the same answer. No rank waits: the ranks agree by atomic
- * operations on one number, from which on they queue all calls.
+ * Each rank gets the same result, and none waits: by atomic operations the
+ * ranks agree on the number of the first call to queue. They queue this call
+ * and all later ones.
  *
  * @param number   Number of the call, the same on all ranks and rising.
- * @param is_able  Whether this rank is able to queue it. Calls are queued after
- *                 each rank has been able once.
+ * @param is_able  Whether this rank is able to queue it. No call is queued
+ *                 before each rank has been able once.
  */
 bool uct_cuda_node_control_is_queued(uct_cuda_node_control_t *control,
                                      unsigned size, uint64_t number,
                                      bool is_able);
 
-/** Values set by rank 0 for all ranks: options before it joins, the node
- *  before it announces its first call on GPUs. */
+/** Values of rank 0, used by all ranks. Rank 0 sets the options before it
+ *  joins, and the node before it announces its first call on GPUs. */
 typedef struct {
     int32_t         algorithm; /**< uct_cuda_plan_coll_algorithm_t, or AUTO */
     int32_t         multipath; /**< 0, 1, or AUTO */
@@ -170,7 +172,7 @@ void uct_cuda_node_control_reach(uct_cuda_node_control_t *control,
                                  ucs_status_t status);
 
 /** Return the status with which a rank reached a phase of a call;
- *  UCS_INPROGRESS: not yet; UCS_OK also if it is in a later call. */
+ *  UCS_INPROGRESS: not yet; UCS_OK also if the rank is in a later call. */
 ucs_status_t
 uct_cuda_node_control_reached(const uct_cuda_node_control_t *control,
                               unsigned rank, uct_cuda_node_phase_t phase,

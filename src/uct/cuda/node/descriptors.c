@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests and answers are one message each. A request has the descriptor on
- * which it is answered. */
+/* Requests and answers are one message each. A request contains a descriptor:
+ * the exporter sends its answer there. */
 #include <uct/cuda/node/descriptors.h>
 
 #include <uct/cuda/base/clock.h>
@@ -25,16 +25,16 @@
  * did not answer (ns) */
 #define SILENT_NS (10ul * 1000 * 1000 * 1000)
 
-/* In this time, interval of requests that find out whether it answers again,
- * and the wait for each (ns) */
+/* Interval of requests during SILENT_NS, which find out whether the exporter
+ * answers again, and the wait for each (ns) */
 #define RETRY_NS (200ul * 1000 * 1000)
 #define RETRY_WAIT_NS (20ul * 1000 * 1000)
 
 /* Silent exporters remembered */
 #define MAX_SILENT 16
 
-/* Requests answered at once: everybody may send to the named socket, without
- * end */
+/* Maximum requests answered in one call: any process may send to the named
+ * socket, without end */
 #define MAX_AT_ONCE 64
 
 /* User that stands for all users without a number in a user namespace */
@@ -48,7 +48,7 @@ typedef struct {
                                             page, if the notice has no slot */
 } request_t;
 
-/* Room for a descriptor and the sender's user */
+/* Ancillary data: a descriptor and the sender's user */
 typedef union {
     char           bytes[CMSG_SPACE(sizeof(int)) +
                          CMSG_SPACE(sizeof(struct ucred))];
@@ -95,7 +95,8 @@ send_with(int socket, const void *data, size_t size, int fd)
     return sent == (ssize_t)size;
 }
 
-/* Keep the first descriptor and close others: the buffer has room for them */
+/* Keep the first descriptor and close others: the buffer is large enough for
+ * more than one */
 static void take_first(const struct cmsghdr *header, int *fd_p)
 {
     const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Requests of peers: for a file descriptor of an allocation, or for a new
- * handle of memory that has changed. A descriptor for each of thousands of
- * allocations would exceed the program's limit and keep freed memory in use.
- * The exporter has one socket pair instead. A peer duplicates the peer end with
- * pidfd_getfd(), which the kernel allows to processes with permission to read
- * the exporter's memory, and sends its requests through it.
+ * handle of memory that has changed. One open descriptor for each of thousands
+ * of allocations would exceed the program's limit and keep freed memory in use.
+ * The exporter has one socket pair instead. A peer duplicates one end of it
+ * (the peer end) with pidfd_getfd(), and sends its requests through it. The
+ * kernel allows this to processes that may read the exporter's memory.
  *
  * Containers often refuse pidfd_getfd() (Docker's default seccomp profile), and
  * a PID of another PID namespace is unknown here. The exporter therefore also
  * has a named socket, in the network namespace (an abstract address). Processes
- * of other users and containers find it as well: each side checks that the
- * other one has its user id, and a request shows the random number of the
- * exporter's invalidation page, which is in its keys.
+ * of other users and containers find it as well. So each side checks that the
+ * other one has the same user id, and a request contains the random number of
+ * the exporter's invalidation page, which is part of its keys.
  */
 #ifndef UCT_CUDA_NODE_DESCRIPTORS_H
 #define UCT_CUDA_NODE_DESCRIPTORS_H
@@ -59,9 +59,9 @@ typedef size_t (*uct_cuda_node_renew_t)(uint64_t base, uint64_t length,
 #define UCT_CUDA_NODE_MAX_ANSWER 512
 
 /** Answer requests received so far, without waiting. If there are many, some
- *  are left: uct_cuda_node_descriptors_wait() then returns at once. By the
- *  named socket only processes of the same user get an answer, if they show the
- *  number of this process's invalidation page. */
+ *  are left: uct_cuda_node_descriptors_wait() then returns at once. Through the
+ *  named socket only processes of the same user get an answer, and only if
+ *  their request contains the number of this process's invalidation page. */
 void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
                                       uct_cuda_node_make_t make,
                                       uct_cuda_node_renew_t renew);
@@ -82,7 +82,7 @@ int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
                                        uint32_t page_id);
 
 /**
- * Ask an exporter for a descriptor and wait for it, 2 s at most.
+ * Request a descriptor from an exporter and wait for it, 2 s at most.
  *
  * @param peers_end, inode  Duplicate of the peer end, in this process, and its
  *                   expected inode.
@@ -96,14 +96,13 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   bool has_fallback);
 
 /**
- * Ask an exporter in the same way for the handle of the memory that is at these
- * addresses now.
+ * Request from an exporter in the same way the handle of the memory that is at
+ * these addresses now.
  *
  * @param notice  Of a handle of the exporter.
  * @return UCS_OK: an answer of this size was received; it is unchecked.
  *         UCS_ERR_UNREACHABLE: the exporter refused, or ended.
- *         UCS_ERR_NOT_CONNECTED: it could not be asked, or did not answer in
- *         time.
+ * UCS_ERR_NOT_CONNECTED: no connection, or no answer in time.
  */
 ucs_status_t
 uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,

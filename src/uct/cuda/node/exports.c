@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 
-/* Old allocations checked for each new one. With 4, at least half of the table
- * exists at any rate of allocation. */
+/* Old allocations checked for each new one. With 4, at least half of the
+ * table's allocations still exist, however fast the program allocates. */
 #define CHECKS 4
 
 /* Allocations checked by the watch thread in each period, 0.2 us each */
@@ -91,7 +91,7 @@ static void notice_fork(void)
 }
 
 /* Return whether other memory, or none, is at the handle's address now. False
- * after an error of the driver, as at process exit: it says nothing. */
+ * after an error of the driver, as at process exit: then it is unknown. */
 static bool is_changed(const uct_cuda_node_handle_t *handle)
 {
     unsigned long long id;
@@ -634,8 +634,9 @@ static bool get_known_range(uint64_t address, size_t length,
     return slot != NO_SLOT;
 }
 
-/* End the range that has had no user for longest: a program may send from
- * everywhere in its memory. The lock is held. */
+/* Invalidate the range that has been without a user for longest: a program may
+ * send from any part of its memory, and so create many ranges. The lock is
+ * held. */
 static void end_oldest_range(void)
 {
     uint32_t oldest = NO_SLOT, slot;
@@ -720,9 +721,9 @@ void uct_cuda_node_exports_remove_region(uct_cuda_node_region_t *region)
     pthread_mutex_unlock(&exports.lock);
 }
 
-/* Return whether a key may have this range: regions have some of it, and the
- * rest fits into the pieces at their ends. Looking for the pieces of a wrong
- * key's range could keep the watch thread busy for hours. */
+/* Return whether a key may have this range: registered regions cover it, except
+ * for parts of at most a piece's size at their ends. Searching the pieces of an
+ * invalid range could keep the watch thread busy for hours. */
 static bool is_registered(uint64_t base, uint64_t length)
 {
     const uct_cuda_node_region_t *region;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Table of the allocations exported by this process, each once. UCX does not
- * always see an allocation being freed, so the watch thread (node/watch.h)
- * checks the table in round robin and invalidates freed memory. Like a mapping,
- * a file descriptor keeps its memory in use: few are kept open, each until the
- * last user has released the handle. Peers ask for the others
- * (node/descriptors.h).
+ * always see that the program frees an allocation, so the watch thread
+ * (node/watch.h) checks the table in round robin and invalidates freed memory.
+ * Like a mapping, an open file descriptor keeps its memory in use. So the table
+ * keeps only few descriptors open, each until the last user has released the
+ * handle. Peers request others (node/descriptors.h).
  */
 #ifndef UCT_CUDA_NODE_EXPORTS_H
 #define UCT_CUDA_NODE_EXPORTS_H
@@ -19,8 +19,8 @@
 #define UCT_CUDA_NODE_EXPORTS_MAX_HELD 16
 
 
-/** Number of ranges from which on each new one ends the oldest without a
- *  user. Ranges in use may exceed it. */
+/** Maximum ranges: beyond it, each new range invalidates the oldest one without
+ *  a user. Ranges in use may exceed it. */
 #define UCT_CUDA_NODE_EXPORTS_MAX_RANGES 1024
 
 

@@ -97,8 +97,9 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
            uct_cuda_node_invalidation_is_valid(&handle->notice);
 }
 
-/* Return the descriptor if the driver has made it, else -1. A program that this
- * process executes must not keep the memory in use. */
+/* Return the descriptor if the driver has created it, else -1. Set
+ * close-on-exec: a program executed by this process must not keep the memory in
+ * use. */
 static int made_descriptor(CUresult result, int fd)
 {
     if (result != CUDA_SUCCESS) {
@@ -380,8 +381,9 @@ static int get_fd(int32_t pid, int pidfd, int number)
     return (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
 }
 
-/* Duplicate the descriptor published by the exporter. It is the right one if
- * the number is unchanged afterwards, and the process still has the page.
+/* Duplicate the descriptor published by the exporter. It is the right
+ * descriptor if the published number is unchanged afterwards, and the process
+ * still has the page.
  * @return -1: none, or changed */
 static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
                        const uct_cuda_node_handle_t *handle, int pidfd)
@@ -461,8 +463,9 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
     return fd;
 }
 
-/* Duplicate the descriptor whose number is in the handle: its exporter cannot
- * be asked. If it has a page, the number is right while the page says so. */
+/* Duplicate the descriptor whose number is in the handle, of an exporter that
+ * takes no requests. If the exporter has a page, the number is right while the
+ * page has the same number. */
 static int fetch_numbered(const uct_cuda_node_handle_t *handle, int pidfd)
 {
     int fd = get_fd(handle->pid, pidfd, handle->os.fd);
@@ -742,7 +745,8 @@ receive_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
 }
 
 /* Read a range's pieces from its exporter's memory. The exporter may free the
- * list at any time: it is right if the range is still valid afterwards. */
+ * list at any time: the copy is right if the range is still valid
+ * afterwards. */
 static bool copy_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
 {
     const size_t size = range->count * sizeof(range->pieces[0]);

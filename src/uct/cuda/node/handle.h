@@ -164,22 +164,22 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);
 
-/** Set whether handles that this thread cannot open or renew have a fallback:
- *  it does not wait again and again for an exporter that does not answer. A
- *  copy has none. */
+/** Set whether this thread has a fallback for handles that it cannot open or
+ *  renew. If so, it does not wait again for an exporter that did not answer. A
+ *  copy has no fallback. */
 void uct_cuda_node_handle_set_fallback(bool is_there);
 
 /**
- * Ask a peer for the handle of the memory that is at these addresses now. Other
- * threads may do so at the same time.
+ * Request from a peer the handle of the memory that is at these addresses now.
+ * Thread safe.
  *
  * @param view    The peer's invalidation page.
  * @param handle  Valid handle of mapped memory; on success replaced by one that
  *                covers at least the same addresses.
  * @return UCS_OK; UCS_ERR_UNREACHABLE: memory that is no longer registered or
- *         cannot be shared; UCS_ERR_NOT_CONNECTED: the peer could not be asked
- *         (the kernel refuses it, or no descriptor is left), or did not answer
- *         in time (it is stopped).
+ *         cannot be shared; UCS_ERR_NOT_CONNECTED: no connection to the peer
+ *         (the kernel refuses it, or no descriptor is left), or no answer in
+ *         time (the peer is stopped).
  */
 ucs_status_t
 uct_cuda_node_handle_renew(const uct_cuda_node_invalidation_view_t *view,

@@ -30,7 +30,7 @@
 /* A file that cannot shrink raises no SIGBUS in its readers */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
-/* Bit of `remaps`: the process does not see its calls of cuMemMap and
+/* Bit of `remaps`: hooks do not see this process's calls of cuMemMap and
  * cuMemUnmap */
 #define UNSEEN (UINT64_C(1) << 63)
 
@@ -192,8 +192,8 @@ void uct_cuda_node_invalidation_end(uint32_t slot)
     __atomic_add_fetch(&own.page->changes, 1, __ATOMIC_RELEASE);
 }
 
-/* In a forked child this counts in its parent's page until it has its own,
- * which costs the parent's peers a question */
+/* A forked child counts in its parent's page until it has its own page. This
+ * costs the parent's peers one unnecessary request. */
 static void count_remap(uintptr_t address, size_t length)
 {
     invalidation_page_t *page;

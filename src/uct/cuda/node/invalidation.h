@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Invalidation page of a process: it marks which exported handles have ended,
- * so that peers unmap freed memory. The page is an unnamed file; peers open it
- * for reading by the number in each handle. Only its owner writes; readers
- * never wait.
+ * Invalidation page of a process: it marks exported handles that are no longer
+ * valid, so that peers unmap freed memory. The page is an unnamed file; peers
+ * open it for reading by the number in each handle. Only its owner writes;
+ * readers never wait.
  */
 #ifndef UCT_CUDA_NODE_INVALIDATION_H
 #define UCT_CUDA_NODE_INVALIDATION_H
@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 
-/** Handles tracked at once, a power of two. The end of further ones is not
- *  announced. */
+/** Maximum handles tracked, a power of two. For further handles the page cannot
+ *  tell when they become invalid. */
 #define UCT_CUDA_NODE_INVALIDATION_SLOTS 65536
 
 /** Slot of a handle beyond that limit */
@@ -58,12 +58,12 @@ void uct_cuda_node_invalidation_warn(void);
 /** Invalidate the slot's handle. */
 void uct_cuda_node_invalidation_end(uint32_t slot);
 
-/** From now on count what this process maps and unmaps in an address range
- *  (base/first_use.h). Peers see the count. */
+/** From now on count the process's calls that map or unmap memory in an address
+ *  range (base/first_use.h). Peers see the count. */
 void uct_cuda_node_invalidation_count_remaps(uint64_t base, uint64_t length);
 
 /** Return how often this process has mapped or unmapped memory there. Read it
- *  before asking the driver about a handle: the handle is right at this
+ *  before querying the driver about a handle: the result is valid for this
  *  count. */
 uint64_t uct_cuda_node_invalidation_remaps(void);
 

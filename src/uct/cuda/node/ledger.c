@@ -7,10 +7,10 @@
  * slot in the file (alive.h). All other accesses are plain atomic loads and
  * stores.
  *
- * The segment is a System V one: the owner of a file can truncate it by its
- * name, and access to a mapping of it then raises SIGBUS. A segment has a fixed
- * size. It is marked for removal at creation, so it goes with its last
- * process.
+ * The segment is a System V segment, because it has a fixed size: the owner of
+ * a file could truncate the file, and access to its mapping would then raise
+ * SIGBUS. The segment is marked for removal at creation, so the kernel removes
+ * it with its last process.
  */
 #include <uct/cuda/node/ledger.h>
 

@@ -417,7 +417,8 @@ static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
     return false;
 }
 
-/* Open the handle; if the driver refuses, make way for it and try again */
+/* Open the handle; if the driver refuses, close mappings that may prevent this
+ * and try again */
 static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {

@@ -105,9 +105,9 @@ void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle,
                                      ucs_status_t status);
 
 /** Mark this thread as inside or outside a collective, and on entering close
- *  kept mappings above the limit. Inside, kept mappings of freed memory are
- *  closed sooner, and only if the GPU is known to be idle; the query may
- *  invalidate a capture, see uct_cuda_ctx_is_idle(). */
+ *  kept mappings above the limit. Inside a collective, kept mappings of freed
+ *  memory are closed sooner, but only after a query that finds the GPU idle.
+ *  This query may invalidate a capture, see uct_cuda_ctx_is_idle(). */
 void uct_cuda_node_cache_collective(bool is_inside);
 
 /**
@@ -116,8 +116,8 @@ void uct_cuda_node_cache_collective(bool is_inside);
  */
 void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep);
 
-/** Turn a reference into a weak one: the mapping is closed when the peer
- *  frees the memory, now if it has. Release it with
+/** Turn a reference into a weak one: the mapping is closed when the peer frees
+ *  the memory, at once if the peer has freed it already. Release it with
  *  uct_cuda_node_cache_put_weak(). */
 void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping);
 
@@ -161,8 +161,8 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid);
  * Unmap memory freed by its owners since the last check, for at most 1 ms.
  * Mapping memory does this, too. Does not wait for a busy GPU.
  *
- * @return true: the time is over, more mappings can be closed; false: none
- *         has to be closed, or the GPU is busy.
+ * @return true: the time limit was reached, and more mappings can be closed;
+ *         false: none has to be closed, or the GPU is busy.
  */
 bool uct_cuda_node_cache_unmap_freed(void);
 

@@ -85,7 +85,7 @@ static bool is_current(const exported_t *exported,
 }
 
 /* Find the handle exported earlier for this address; NULL: none is valid. Use
- * it only where a registration does not outlive its memory: it saves a driver
+ * it only where a registration does not outlive its memory. It saves a driver
  * call per message. */
 static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
                                    const void *address)
@@ -101,7 +101,7 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
             ((uintptr_t)address >= exported->handle.base) &&
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
-            /* a reset of the device gives no notice */
+            /* UCX does not see a reset of the device */
             return (!uct_cuda_node_invalidation_is_over(
                         &exported->handle.notice) &&
                     ((exported->context == NULL) ||
@@ -190,7 +190,8 @@ static bool spans_mappings(const uct_cuda_node_handle_t *handle,
            (length > handle->length - ((uintptr_t)address - handle->base));
 }
 
-/* Write a key. The peer may ask later for what is mapped at the addresses. */
+/* Write a key. The peer may later request a handle of the memory mapped at
+ * these addresses. */
 static void write_key(uct_cuda_node_memh_t *memh,
                       const uct_cuda_node_handle_t *handle, void *buffer)
 {

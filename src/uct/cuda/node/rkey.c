@@ -117,7 +117,7 @@ static ucs_status_t self_stream(const uct_cuda_node_handle_t *handle,
     return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
-/* Slow for a reason that the user can remove: a warning */
+/* Slow for a reason that the user can remove, so log a warning */
 static void log_unreachable(int32_t pid, int device, ucs_status_t status)
 {
     if (status == UCS_ERR_EXCEEDS_LIMIT) {
@@ -397,8 +397,8 @@ enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
     return UCS_OK;
 }
 
-/* If the peer has unmapped a key's memory, ask which memory is there now. After
- * a failure mapping the old one fails. */
+/* If the peer has unmapped a key's memory, request a handle of the memory that
+ * is there now. If that fails, mapping the old memory fails, too. */
 static void renew(uct_cuda_node_handle_t *handle)
 {
     uct_cuda_node_invalidation_view_t *view =
@@ -474,7 +474,7 @@ out:
     rkey->is_self = is_self;
     rkey->handle = packed.handle;
     if (is_self) {
-        /* keep relays from opening memory of this process */
+        /* prevent relays from opening memory of this process */
         rkey->handle.type = UCT_CUDA_NODE_HANDLE_NONE;
     }
     *rkey_p = rkey;

@@ -64,8 +64,9 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
  */
 bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device);
 
-/** Replace the handle of a key whose view is not NULL if its owner may have
- *  mapped other memory. If the owner cannot be asked, its page decides.
+/** Replace the handle of a key whose view is not NULL, if the owner may have
+ *  mapped other memory. Without a connection to the owner, its page decides
+ *  whether the handle is valid.
  *  @return UCS_OK, UCS_ERR_UNREACHABLE. */
 ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey);
 
@@ -91,8 +92,8 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
                                     uint64_t remote_addr,
                                     CUdeviceptr *mapped_p);
 
-/** Forget whether a peer that has disconnected is reachable: another process
- *  may get its pid. */
+/** Discard what is known about the reachability of a disconnected peer: another
+ *  process may get its PID. */
 void uct_cuda_node_rkey_purge_peer(uint64_t pid_ns, int32_t pid);
 
 void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey);

@@ -2,9 +2,9 @@
 /*
  * Shared segment of a program's ranks on one node: an unnamed file, created
  * when MPI starts and open in every rank. It shows which ranks are alive and
- * holds the control blocks of communicators. A control block is created when
- * the first GPU buffer is passed to its communicator: that rank asks for it by
- * the communicator's key, and the other ranks notice the new one.
+ * holds the control blocks of communicators. The first rank with a GPU buffer
+ * in a communicator creates the communicator's control block, identified by the
+ * communicator's key. The other ranks detect it by a counter.
  */
 #ifndef UCT_CUDA_NODE_SEGMENT_H
 #define UCT_CUDA_NODE_SEGMENT_H

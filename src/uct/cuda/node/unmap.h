@@ -8,7 +8,7 @@
  * unused legacy mappings are kept until they hold too much memory, and beyond
  * that while the GPU is known to be busy: messages check the legacy stream
  * only, collectives check all streams. Other mappings (cuMemUnmap,
- * cuMemFreeAsync) close without waiting, at once.
+ * cuMemFreeAsync) are closed at once, since this does not wait.
  */
 #ifndef UCT_CUDA_NODE_UNMAP_H
 #define UCT_CUDA_NODE_UNMAP_H
@@ -16,8 +16,8 @@
 #include <uct/cuda/node/handle.h>
 
 
-/** Memory of a GPU that all processes and their peers may keep together,
- *  bytes; half of it where the GPU may be queried. */
+/** Limit for the memory of a GPU that all processes and their peers keep mapped
+ *  together, bytes; half of it if the GPU may be queried. */
 #define UCT_CUDA_NODE_UNMAP_KEPT ((size_t)64 << 20)
 
 /** Limit that holds even if the GPU is busy, bytes. */

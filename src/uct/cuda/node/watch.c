@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The thread, its start, its end, and forks. */
+/* The watch thread: start, work, end, and behaviour in forks. */
 #include <uct/cuda/node/watch.h>
 
 #include <uct/cuda/base/clock.h>
@@ -15,8 +15,8 @@
 /* Interval of checks */
 #define PERIOD_NS (20ul * 1000 * 1000)
 
-/* Interval of checks with no memory to watch: the socket that wakes the thread
- * may have been closed */
+/* Interval of checks without memory to watch: the program may have closed the
+ * socket that wakes the thread */
 #define IDLE_MS 1000
 
 /* Time that a fork waits for the thread */
@@ -84,9 +84,9 @@ static const uct_cuda_node_watched_t *get_server(void)
     return (watched != NULL) ? watched : &none;
 }
 
-/* Answer the peers' requests for descriptors, and let each client check its
- * memory once if the time has come: a peer that maps memory in many pieces asks
- * for one after the other. @return true: a client has memory to watch */
+/* Answer the peers' requests and, with @a is_due, let each client check its
+ * memory: many requests may come in one interval, if a peer maps memory in many
+ * pieces. @return true: a client has memory to watch */
 static bool look(bool is_due)
 {
     bool has_work = !is_due;

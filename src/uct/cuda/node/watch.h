@@ -41,8 +41,8 @@ const uct_cuda_node_descriptors_t *
 uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched);
 
 /**
- * Stop the thread for good; from now on callers behave as if it ran
- * (@a is_there) or not. For tests that load one driver after another.
+ * Stop the thread permanently. From now on callers behave as if it runs (@a
+ * is_there) or not. For tests that load one driver after another.
  */
 void uct_cuda_node_watch_replace(bool is_there);
 
