@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of buffered messages. An MPI without CUDA writes it with the CPU, and
-   nobody else looks at it: host memory is attached in place of GPU memory. */
+/* Memory of buffered messages. An MPI without CUDA accesses it with the CPU,
+   and the program does not read it. So these wrappers attach host memory in
+   place of GPU memory. */
 #include <mpi/call.h>
 #include <mpi/error.h>
 

@@ -76,10 +76,10 @@ static const void *row_on_gpu(const char *row, size_t length,
     return NULL;
 }
 
-/* A pointer belongs to one allocation, but a datatype may reach into others: a
-   host pointer may lead to GPU memory, and the reverse. If only `original`
-   itself is GPU memory, return it: UCX then treats the whole buffer as GPU
-   memory. */
+/* A pointer belongs to one allocation, but a datatype may refer to others:
+   elements at a host pointer may be in GPU memory, and the reverse. If only
+   `original` itself is GPU memory, return it: UCX then treats the whole buffer
+   as GPU memory. */
 const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
 {
     const void *found = NULL;

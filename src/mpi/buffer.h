@@ -28,8 +28,8 @@ typedef struct {
     const void          *original;
     const void          *given;      /* pointer that the MPI gets instead */
     unsigned            use;
-    bool                is_lost;     /* no staging memory: the MPI call gets a
-                                        stand-in */
+    bool                is_lost;     /* no staging memory: the MPI's call gets a
+                                        dummy buffer */
     ucx_mp_mpi_parts_t  parts;
     ucx_mp_mpi_layout_t layout;      /* byte ranges, relative to `original` */
     const void          *on_gpu;     /* some address of the buffer in GPU
@@ -43,9 +43,8 @@ typedef struct {
     ucx_mp_mpi_packed_t packed;
     ucx_mp_mpi_block_t  *block;
 
-    /* For messages that travel packed (message.h): */
-    ucx_mp_mpi_element_t   *element;  /* datatype; NULL: the buffer is no such
-                                         message */
+    /* For messages that are sent packed (message.h): */
+    ucx_mp_mpi_element_t   *element;  /* datatype; NULL: not such a message */
     void                   *count_p;  /* address of the wrapper's count
                                          argument */
     size_t                 count_width;

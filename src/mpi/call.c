@@ -13,8 +13,8 @@
    it is data */
 #define SPARSE_MIN ((size_t)64 << 20)
 
-/* Stand-in for buffers that could not be staged: with it this rank can still
-   make the MPI call. Its content is undefined. */
+/* Dummy for buffers that could not be staged: with it this rank can still make
+   the MPI's call. Its content is undefined. */
 static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
 
 
@@ -197,8 +197,8 @@ void ucx_mp_mpi_call_lose(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer,
 }
 
 /* Describe the call's next buffer and count it. If its rows cannot be found,
-   leave a buffer at a host address to the MPI, although the datatype may lead
-   to a GPU. */
+   leave a buffer at a host address to the MPI, although some elements may be in
+   GPU memory. */
 static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 {
     const int rc = parts_add(&buffer->parts, &buffer->layout, false);
@@ -504,8 +504,8 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
 }
 
 /* Return whether MPICH must pack a message to another rank: it cannot unpack
-   bytes that UCX has cut inside a basic type. A large and sparse message is
-   packed here all the same. */
+   bytes that UCX has cut inside a basic type. This library packs large and
+   sparse messages nevertheless. */
 static bool
 message_needs_mpi_pack(const ucx_mp_mpi_buffer_t *buffer, size_t size)
 {
@@ -515,8 +515,9 @@ message_needs_mpi_pack(const ucx_mp_mpi_buffer_t *buffer, size_t size)
            ((size <= SPARSE_MIN) || (buffer->bytes >= size / 4));
 }
 
-/* Hold a message as an image, which the MPI packs. Mark it to be read: bytes
-   that do not arrive then keep their value. @return false: no memory. */
+/* Stage a message as an image, which the MPI packs. Copy in a received
+   message's buffer as well: bytes that do not arrive then keep their value.
+   @return false: no memory. */
 static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy, size_t size)
 {
@@ -608,8 +609,8 @@ static void call_alias(ucx_mp_mpi_call_t *call)
     }
 }
 
-/* After a failure, give the MPI a stand-in for a buffer that is lost or,
-   without bytes, for one of a call that may carry none; leave other buffers.
+/* After a failure, give the MPI a dummy buffer for a lost buffer, or 0 bytes if
+   the call may carry none; leave other buffers.
    @return Whether this rank can make the call. */
 static bool buffer_join(const ucx_mp_mpi_call_t *call,
                         ucx_mp_mpi_buffer_t *buffer)

@@ -9,9 +9,9 @@
  * distant other memory), the copy is packed, and the call gets new datatypes
  * and displacements (packed.h).
  *
- * A rank unable to stage its buffers still takes part in the call, so other
- * ranks do not hang, and returns an error. In a collective, ranks depending on
- * its data return an error, too (failure.h).
+ * A rank that cannot stage its buffers still takes part in the call, so that
+ * other ranks do not hang, and returns an error. In a collective, ranks that
+ * receive its data return an error, too (failure.h).
  *
  * Staging is local to a rank: it does not depend on the memory of other ranks'
  * buffers.
@@ -40,7 +40,7 @@ typedef enum {
     UCX_MP_MPI_EMPTY  = 4, /* may carry no bytes after a failure */
     UCX_MP_MPI_AGAIN  = 8, /* persistent: each start copies the sent data */
     UCX_MP_MPI_HOST   = 16, /* the MPI moves the data with the CPU */
-    UCX_MP_MPI_REDUCES = 32 /* staged in front of an Open MPI with CUDA, too */
+    UCX_MP_MPI_REDUCES = 32 /* staged under an Open MPI with CUDA, too */
 } ucx_mp_mpi_call_flags_t;
 
 typedef struct {
@@ -52,8 +52,9 @@ typedef struct {
                                       file */
     int                 rc;        /* error of the MPI, already raised */
     int                 failed;    /* first staging error, already raised */
-    bool                is_message; /* point-to-point: may wait for another
-                                       rank when its request is freed */
+    bool                is_message; /* point-to-point: the operation may wait
+                                       for another rank when its request is
+                                       freed */
     bool                is_in_place;
     bool                is_apart;  /* buffers at one address get separate
                                       copies */
@@ -88,8 +89,8 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
 }
 
 /* Return whether to make the MPI's own call unchanged: the process uses no GPU,
-   or the MPI supports GPU memory itself. Pointers are not checked: a datatype
-   may lead from host memory to GPU memory. */
+   or the MPI supports GPU memory itself. Pointers are not checked: the elements
+   of a datatype at a host pointer may be in GPU memory. */
 static inline bool ucx_mp_mpi_passes_through(void)
 {
     return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_pmpi.stages;
@@ -103,8 +104,8 @@ static inline bool ucx_mp_mpi_assists(void)
 }
 
 
-/* Begin a call without asking the MPI: rank, local, sources and targets stay 0,
-   and is_member is set. `flags`: ucx_mp_mpi_call_flags_t. */
+/* Begin a call without calling the MPI: rank, local, sources and targets stay
+   0, and is_member is set. `flags`: ucx_mp_mpi_call_flags_t. */
 void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
                           MPI_Comm comm, unsigned flags);
 

@@ -19,8 +19,8 @@ static void progress(void *arg)
 typedef struct {
     uct_cuda_coll_call_t what;
     uint64_t             counts[UCT_CUDA_COLL_API_RANKS];
-    uct_cuda_coll_reason_t reason; /* fallback reason, if the module cannot take
-                                      the call */
+    uct_cuda_coll_reason_t reason; /* fallback reason, if the module cannot
+                                      carry out the call */
 } call_request_t;
 
 
@@ -160,7 +160,8 @@ static bool is_one_message(const ucx_mp_mpi_comm_t *state, int kind)
 }
 
 /* Fill this rank's request. @return false, with the reason in `request`, if the
-   module cannot take it. MPI_BOTTOM equals NULL and counts as no buffer. */
+   module cannot carry it out. MPI_BOTTOM equals NULL and counts as no
+   buffer. */
 static bool request_make(call_request_t *request,
                          const ucx_mp_mpi_comm_t *state,
                          const ucx_mp_mpi_collective_t *args)

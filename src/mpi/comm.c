@@ -12,11 +12,13 @@
 #include <sys/random.h>
 
 
-/* Bit of a communicator's key: its queue is created with it */
+/* Bit of a communicator's key: create its queue together with the
+   communicator */
 #define KEY_EARLY 1ul
 
-/* Limits of queues created with their communicators: without a reduction yet,
-   and in all. Each has a duplicate, and MPICH has 2048 communicators. */
+/* Maximum queues created together with their communicators: those without a
+   reduction yet, and all. Each has a duplicate of the communicator, and MPICH
+   has 2048 communicators. */
 #define EARLY_MAX_IDLE 16
 #define EARLY_MAX      64
 
@@ -34,8 +36,8 @@ static struct {
 } shared = {.once = PTHREAD_ONCE_INIT};
 
 /* State of the communicator of this thread's last call, valid until a
-   communicator is freed. Saves an attribute lookup: small host-only calls
-   notice every nanosecond. */
+   communicator is freed. Saves an attribute lookup, which would be noticeable
+   in small calls on host memory. */
 static __thread struct {
     MPI_Comm          comm;
     ucx_mp_mpi_comm_t *state;
@@ -158,8 +160,9 @@ ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_of(MPI_Comm comm)
 /* -------------------------------------------------------------------- begin */
 
 /* Return whether to create the queue of a new communicator's reductions: the
-   program uses GPUs, and has started reductions on most communicators that got
-   a queue so. Those that only use blocking calls pay for a few duplicates. */
+   program uses GPUs, and has started reductions on most communicators whose
+   queue was created in this way. A program with only blocking calls pays for a
+   few duplicates. */
 static bool is_early(MPI_Comm comm, int size)
 {
     return (comm == ucx_mp_mpi_pmpi.comm_world) ||
@@ -423,9 +426,9 @@ uct_cuda_coll_team_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
     return state->team;
 }
 
-/* Return whether another rank has created the team of this communicator, which
-   awaits this rank. false, too, if no team was created in the
-   segment since the last look: one memory read. */
+/* Return whether another rank has created the team of this communicator, and
+   this rank must join it. false, too, if no team was created in the segment
+   since the last look: one memory read. */
 static bool comm_is_awaited(ucx_mp_mpi_comm_t *state)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;
@@ -466,7 +469,8 @@ int ucx_mp_mpi_comm_finish(ucx_mp_mpi_comm_t *state, MPI_Comm comm, int rc,
             state->awaits_queue = 0; /* on this rank alone */
         }
         --state->number;
-        /* on several nodes, valid arguments alone begin an agreement */
+        /* on several nodes, only a call with valid arguments begins an
+           agreement */
         state->has_declined |= is_blocking && (state->nodes == NULL);
         break;
     default: /* after messages to other ranks */

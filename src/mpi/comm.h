@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * State of a communicator on this rank: a key that is the same on all ranks,
- * and the number of calls. It is set up when the communicator is made, where
- * MPI synchronises the ranks anyway. The first collective with a GPU buffer
- * creates the team for GPU collectives: each rank joins before the first call
- * that needs it.
+ * and the number of calls. This library sets it up when the communicator is
+ * created, where MPI synchronises the ranks anyway. The first collective with a
+ * GPU buffer creates the team for GPU collectives: each rank joins before the
+ * first call that needs it.
  */
 #ifndef UCX_MP_MPI_COMM_H_
 #define UCX_MP_MPI_COMM_H_
@@ -40,10 +40,10 @@ typedef struct {
     uct_cuda_coll_team_t  *team; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
                                        all ranks are on one node */
-    bool has_reductions; /* GPUs may carry out non-blocking reductions */
+    bool has_reductions; /* GPUs may carry out its non-blocking reductions */
     struct ucx_mp_mpi_reductions *reductions; /* NULL: none are queued */
     bool has_no_queue; /* it could not be created, on all ranks */
-    bool is_idle; /* its queue was created with it, for no reduction yet */
+    bool is_idle; /* its queue has had no reduction yet */
 } ucx_mp_mpi_comm_t;
 
 

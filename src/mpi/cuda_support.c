@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Answers to the question whether the MPI accepts GPU memory. With the module
- * and this library it does, although the MPI itself does not know.
+ * Functions by which programs ask whether the MPI supports GPU memory. With the
+ * module and this library it does, although the MPI alone does not.
  */
 #include <mpi/gpu.h>
 #include <mpi/module.h>

@@ -126,7 +126,7 @@ UCX_MP_MPI_DEFINE(Error_class, (code, error_class), int code, int *error_class)
 
 #ifndef OPEN_MPI
 
-/* Error handlers of the program that are noticed */
+/* Error handlers of the program, of which this library records the errors */
 #define MAX_HANDLERS 16
 
 /* Of communicators, and of windows: `handle` points to one */
@@ -138,7 +138,7 @@ static struct {
     handler_t       *functions[MAX_HANDLERS];
 } handlers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The handler may call the MPI, too: note the error after it */
+/* The handler may call the MPI, too: record the error afterwards */
 static void handler_call(unsigned i, void *handle, int *code)
 {
     const int given = *code;
@@ -163,8 +163,9 @@ static handler_t *const noticing[MAX_HANDLERS] = {
     FOR_EACH_HANDLER(NAME_HANDLER)
 };
 
-/* Return a handler that calls the program's, and notes the error; or the
-   program's, if it has none or too many. Fortran's has the same arguments. */
+/* Return a handler that calls the program's and records the error; or the
+   program's own, if it is NULL or there are too many. Fortran's handlers have
+   the same arguments. */
 static handler_t *handler_noticing(handler_t *function)
 {
     unsigned i = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The CUDA calls needed for staging: memory type of a pointer, copies, the
- * packing kernel. They go to the libcuda that the process has loaded; this
+ * packing kernel. They use the libcuda that the process has loaded; this
  * library never loads it.
  */
 #ifndef UCX_MP_MPI_GPU_H_
@@ -72,13 +72,13 @@ bool ucx_mp_mpi_gpu_is_available(void);
    true. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
-/* Return whether the driver takes copies of memory in the current context. It
+/* Return whether the driver accepts copies of memory in the current context. It
    refuses memory without a context (VMM, pools) unless the context's GPU has
    access to it. true also for other host memory, and if the driver does not
    know the address. */
 bool ucx_mp_mpi_gpu_is_reached(const void *address);
 
-/* Return whether the driver takes one copy of these bytes: they do not cross
+/* Return whether the driver accepts one copy of these bytes: they do not cross
    the end of a GPU allocation, and ucx_mp_mpi_gpu_is_reached() holds. true also
    for host memory, and if the driver does not know the address. */
 bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length);

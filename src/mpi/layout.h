@@ -20,18 +20,18 @@ typedef struct {
     ptrdiff_t           low, high; /* first byte, end of the last byte */
     ptrdiff_t           extent;    /* distance between elements, bytes */
     size_t              pieces;    /* number of blocks without gaps */
-    bool                is_uneven; /* basic types differ in size; only asked
-                                      if the MPI cuts poorly */
-    bool                is_judged; /* found committed, by a message */
+    bool                is_uneven; /* basic types differ in size; determined
+                                      only for MPICH before 4.1 */
+    bool                is_judged; /* the MPI has accepted it in a message */
     unsigned            refs;
     void                *on_gpu;   /* copy of the layout in GPU memory
                                       (pack.c) */
     void                (*on_gpu_free)(void *on_gpu);
 } ucx_mp_mpi_element_t;
 
-/* Number of elements of a datatype, at most, that the MPI shall send as they
-   are (message.h). Threads may mix up two entries: either way of sending is
-   right. */
+/* Maximum number of elements of a datatype that the MPI shall send as they are
+   (message.h). Threads may see a mix of two entries; this does no harm, because
+   messages are right with either way of sending. */
 typedef struct {
     MPI_Datatype datatype;
     MPI_Count    most;
@@ -83,7 +83,7 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                           MPI_Count count, MPI_Datatype datatype,
                           bool is_exact);
 
-/* Return whether a file stores elements as they are in memory. */
+/* Return whether a file stores elements in the format of memory. */
 bool ucx_mp_mpi_layout_is_native(MPI_File file);
 
 #endif

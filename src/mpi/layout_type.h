@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Questions about a datatype, and the rows of one of its elements. */
+/* Queries of a datatype, and the rows of one of its elements. */
 #ifndef UCX_MP_MPI_LAYOUT_TYPE_H_
 #define UCX_MP_MPI_LAYOUT_TYPE_H_
 
@@ -18,7 +18,8 @@ typedef struct {
 } ucx_mp_mpi_type_sizes_t;
 
 
-/* Ask the MPI for the sizes of a datatype. @return Its error or MPI_SUCCESS. */
+/* Get the sizes of a datatype from the MPI. @return Its error or
+   MPI_SUCCESS. */
 int ucx_mp_mpi_layout_type_sizes(MPI_Datatype datatype,
                                  ucx_mp_mpi_type_sizes_t *sizes);
 

@@ -11,8 +11,9 @@
 #define MANY_BYTES  ((MPI_Count)16 << 10)
 
 /* Matched messages of this rank to itself, which MPICH copies with the CPU, by
-   a hash of their handle. Once one has replaced another, any matched message
-   may be one of them; staging is right for all. */
+   a hash of their handle. After one has replaced another in the table, any
+   matched message may be such a message. They are then all staged, which is
+   always right. */
 static struct {
     MPI_Message entries[256];
     bool        has_lost;
@@ -135,8 +136,9 @@ bool ucx_mp_mpi_message_find_limit(MPI_Count count, MPI_Datatype datatype)
 }
 
 /* A datatype that messages still use is destroyed when they complete. MPICH
-   releases its lock while it deletes attributes, there in the middle of UCX's
-   progress, and other threads get in: delete this library's attribute first. */
+   releases its lock while it deletes attributes. It would do so in the middle
+   of UCX's progress, and other threads could enter. So delete this library's
+   attribute first. */
 UCX_MP_MPI_DEFINE(Type_free, (datatype), MPI_Datatype *datatype)
 {
     int rc = MPI_SUCCESS;
@@ -179,7 +181,8 @@ static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
 }
 
 /* Let the MPI check a datatype in its first message, by a send to
-   MPI_PROC_NULL: replaced by bytes, an uncommitted datatype would go unnoticed.
+   MPI_PROC_NULL: since messages replace it by bytes, the MPI would not notice
+   an uncommitted datatype.
    @return Whether it is valid; otherwise the error is raised, and in `call`. */
 static bool
 call_checks_type(ucx_mp_mpi_call_t *call, ucx_mp_mpi_element_t *element,
@@ -290,7 +293,7 @@ void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
     }
 
     /* After too long a message the MPI may have written nothing. The status
-       that MPI_Request_get_status() gives need not tell that it failed. */
+       from MPI_Request_get_status() may not contain this error. */
     if ((ucx_mp_mpi_pmpi.Test_cancelled(status, &is_cancelled) !=
          MPI_SUCCESS) || is_cancelled ||
         (ucx_mp_mpi_pmpi.Get_elements_x(status, ucx_mp_mpi_pmpi.byte, &bytes) !=

@@ -8,12 +8,13 @@
  * memory, and UCX sends the packed bytes. Otherwise copies pack them into host
  * memory. Contiguous bytes are sent directly.
  *
- * An Open MPI with CUDA copies GPU memory piece by piece. In front of it, a
- * kernel packs messages of many pieces or bytes in one allocation; all others
- * go to the MPI unchanged.
+ * An Open MPI with CUDA copies GPU memory piece by piece. Under such an MPI, a
+ * kernel packs messages of many pieces or bytes in one allocation; the MPI gets
+ * all others unchanged.
  *
- * generate.py writes the wrappers, such as MPI_Send(): message_begin(),
- * message_buffer(), call_stage(), the MPI's own call, call_end().
+ * generate.py writes the wrappers. MPI_Send(), for example, calls
+ * ucx_mp_mpi_message_begin(), ucx_mp_mpi_message_buffer(),
+ * ucx_mp_mpi_call_stage(), the MPI's own function and ucx_mp_mpi_call_end().
  */
 #ifndef UCX_MP_MPI_MESSAGE_H_
 #define UCX_MP_MPI_MESSAGE_H_
@@ -21,7 +22,7 @@
 #include <mpi/call.h>
 
 
-/* Ask the MPI about a datatype, and cache its limit. @return As
+/* Query the MPI about a datatype, and cache its limit. @return As
    ucx_mp_mpi_message_needs_no_packing(). */
 bool ucx_mp_mpi_message_find_limit(MPI_Count count, MPI_Datatype datatype);
 

@@ -234,7 +234,7 @@ static void pending_arrived(pending_t *pending, const MPI_Status *status,
 
 /* Return whether a request is complete; if so, set its received bytes. A
    persistent request keeps its handle: without statuses, for lack of memory,
-   ask the MPI. One that the MPI has freed is persistent no longer. */
+   ask the MPI. A request that the MPI has freed counts as non-persistent. */
 static bool request_is_over(pending_t *pending, MPI_Request request,
                             const outcome_t *outcome)
 {
@@ -443,8 +443,8 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     }
 
     /* A request that is complete at once may share its handle with others:
-       finish it now. A staging error is reported on completion. A receive has a
-       request of its own, and MPICH raises its error as soon as asked. */
+       finish it now. A staging error is reported on completion. A receive never
+       shares its request, and MPICH would raise its error already in a test. */
     if (call->rc != MPI_SUCCESS) {
         return ucx_mp_mpi_call_end(call);
     }

@@ -15,7 +15,8 @@
 #include <mpi/call.h>
 
 
-/* True while this thread is in the MPI's progress: do not enter it again. */
+/* True while this thread is in the MPI's progress function: do not call it
+   again. */
 extern __thread bool ucx_mp_mpi_in_progress;
 
 /* A request completed by this library, not by the MPI */
@@ -54,14 +55,14 @@ void ucx_mp_mpi_nonblocking_keep(MPI_Request request,
 extern unsigned ucx_mp_mpi_freed __attribute__((visibility("hidden")));
 
 /* Finish those that are complete: copy received data to the program's buffers.
-   Wait for a thread that does so. Ask the MPI up to `tries` times about each
-   receive. */
+   If another thread does so, wait for it. Test each receive up to `tries`
+   times. */
 void ucx_mp_mpi_freed_look(unsigned tries);
 
 /* Do so at the end of a call that waits for other ranks: the program may
-   conclude from it that such data has arrived. The MPI does not promise this:
-   after a later message, Open MPI 5 took up to five tests to complete a receive
-   while another thread was in it. @return `rc`. */
+   conclude from it that such data has arrived. The MPI may complete the receive
+   later: after a later message, Open MPI 5 needed up to five tests while
+   another thread was in the MPI. @return `rc`. */
 static inline int ucx_mp_mpi_freed_end(int rc)
 {
     if (__builtin_expect(__atomic_load_n(&ucx_mp_mpi_freed,
@@ -75,8 +76,8 @@ static inline int ucx_mp_mpi_freed_end(int rc)
 /* Each of these returns the wrapper's result, like ucx_mp_mpi_call_end(), and
    keeps a copy of the call. */
 
-/* Keep the call until its non-blocking `request` completes; end it at once if
-   it is complete, nothing is staged or the MPI's call failed. */
+/* Keep the call until its non-blocking `request` completes. End it at once if
+   the request is complete, nothing is staged, or the MPI's call failed. */
 int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request);
 
 /* Keep the call of a persistent `request` until the program frees it. */

@@ -56,13 +56,13 @@ typedef struct {
     void         *displs;
 } ucx_mp_mpi_packed_t;
 
-/* Size of the stand-in for a lost buffer, bytes: all its packed copies overlap
+/* Size of the dummy for a lost buffer, bytes: all its packed copies overlap
    there. */
 #define UCX_MP_MPI_PACKED_LOST ((size_t)64 << 10)
 
 typedef enum {
     UCX_MP_MPI_PACKED_CONTIGUOUS, /* blocks follow one another */
-    UCX_MP_MPI_PACKED_SAME,  /* all blocks overlap in the stand-in */
+    UCX_MP_MPI_PACKED_SAME,  /* all blocks overlap in the dummy */
     UCX_MP_MPI_PACKED_NONE   /* no bytes */
 } ucx_mp_mpi_packed_way_t;
 

@@ -52,7 +52,8 @@ typedef struct {
                       and take over its non-blocking reductions, which crash on
                       GPU memory */
     bool cuts_poorly; /* MPICH before 4.1: cannot unpack a part of a basic type
-                         in host memory, if a datatype's differ in size */
+                         in host memory, if the datatype's basic types differ in
+                         size */
     bool is_newer; /* the MPI has functions of MPI 4, not wrapped by this
                       library */
 } ucx_mp_mpi_pmpi_t;
@@ -83,8 +84,8 @@ extern ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
 /* true when ucx_mp_mpi_pmpi is filled; written with release order. */
 extern bool ucx_mp_mpi_pmpi_found;
 
-/* Fill ucx_mp_mpi_pmpi once; thread-safe. Call after MPI_Init(): MPICH aborts
-   if it is asked earlier for its CUDA support. */
+/* Fill ucx_mp_mpi_pmpi once; thread-safe. Call after MPI_Init(): before, MPICH
+   aborts in the query of its CUDA support. */
 void ucx_mp_mpi_pmpi_find(void);
 
 /* Fill ucx_mp_mpi_pmpi once, without `stages` and `assists` (they stay false);
@@ -121,7 +122,7 @@ static inline bool ucx_mp_mpi_has_tools(void)
    returns. */
 typedef struct {
     int seen; /* error code for which such a handler was called, or success */
-    int told; /* the one that a wrapper took for the MPI's result */
+    int told; /* error code that a wrapper has taken as the MPI's result */
 } ucx_mp_mpi_handled_t;
 
 extern __thread ucx_mp_mpi_handled_t ucx_mp_mpi_handled

@@ -98,8 +98,8 @@ static size_t block_size(size_t size)
 }
 
 /* Take an idle block, at most four times as large as needed while the pool may
-   grow, or reserve room in the pool for a new one. Blocks are never given back:
-   cuMemHostUnregister() would wait for the program's kernels.
+   grow, or reserve room in the pool for a new one. Blocks are never unlocked
+   and freed: cuMemHostUnregister() would wait for the program's kernels.
    @return NULL: make a block, and cache it if `*is_kept_p`. */
 static ucx_mp_mpi_block_t *pool_take(size_t rounded, bool *is_kept_p)
 {
@@ -169,7 +169,7 @@ static ucx_mp_mpi_block_t *block_new_pageable(size_t size, bool is_dense)
 }
 
 /* Page-lock a cached block, unless the driver has refused it before. After a
-   failed copy the driver is not asked: that is no refusal. */
+   failed copy do not try it; this does not count as a refusal. */
 static void block_lock(ucx_mp_mpi_block_t *block, size_t size,
                        ucx_mp_mpi_copy_t *copy)
 {

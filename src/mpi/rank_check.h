@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Check that all ranks run with this library preloaded. A rank without it would
- * take this library's messages for the program's, so the check comes before
- * this library makes its first MPI call. There are two ways:
+ * take this library's messages for the program's, so this library makes no MPI
+ * call before the check. There are two ways:
  *
  * - PMIx, if the MPI starts with it (Open MPI): publish a key together with the
  *   MPI's own, before the MPI exchanges them, and look it up afterwards.
@@ -17,7 +17,7 @@
 typedef enum {
     UCX_MP_MPI_RANK_CHECK_ALL,
     UCX_MP_MPI_RANK_CHECK_SOME,   /* at least one rank runs without it */
-    UCX_MP_MPI_RANK_CHECK_UNKNOWN /* another launcher: cannot tell */
+    UCX_MP_MPI_RANK_CHECK_UNKNOWN /* another launcher: unknown */
 } ucx_mp_mpi_rank_check_t;
 
 

@@ -14,7 +14,7 @@ typedef struct reduction reduction_t;
 
 struct reduction {
     reduction_t             *next;
-    uct_cuda_coll_op_t      *op;   /* NULL: the GPUs' part is over */
+    uct_cuda_coll_op_t      *op;   /* NULL: the GPUs' part has ended */
     bool                    is_staged; /* the MPI carries it out */
     bool                    is_issued; /* its call has been made */
     ucx_mp_mpi_collective_t args;
@@ -148,8 +148,8 @@ static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
     }
 }
 
-/* Complete the requests of reductions that are over, and free these. The caller
-   holds the lock. */
+/* Complete the requests of ended reductions, and free these reductions. The
+   caller holds the lock. */
 static void reductions_complete(ucx_mp_mpi_reductions_t *reductions)
 {
     reduction_t **link = &reductions->first;

@@ -8,11 +8,12 @@
  * If the GPUs decline a reduction, the MPI carries it out. By then the program
  * may have made other calls on the communicator, more of them on one rank than
  * on another. The MPI's call is therefore made on a duplicate of the
- * communicator without other calls, in the order of the queue. A duplicate is
- * created where ranks wait for one another anyhow: with a communicator, if rank
- * 0 uses GPUs by then (comm.c), and in MPI_Init; for other communicators in the
- * first blocking collective after non-blocking ones that all ranks would queue,
- * or on GPUs after any. Until then the MPI carries out the non-blocking ones.
+ * communicator without other calls, in the order of the queue. This library
+ * creates a duplicate where ranks wait for one another anyway: in MPI_Init, and
+ * with a communicator if rank 0 uses GPUs by then (comm.c). For other
+ * communicators it does so in the first blocking collective after non-blocking
+ * reductions that all ranks would queue, or in the first one on GPUs after any
+ * non-blocking reduction. Until then the MPI carries out the non-blocking ones.
  * (Open MPI's MPI_Comm_idup fails beside other non-blocking collectives.)
  *
  * Another rank may wait for the MPI's call of a declined reduction, while this

@@ -15,8 +15,8 @@ static void start_begin(void)
     }
 }
 
-/* Agree with the other ranks after the MPI has started; blocks. @return `rc`,
-   the result of the MPI's start; after an error, only stop publishing. */
+/* Agree with the other ranks after the MPI has started; blocks. `rc`: result of
+   the MPI's start; after an error, only stop publishing. @return `rc`. */
 static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {

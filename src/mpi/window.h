@@ -9,9 +9,9 @@
  * operation, and this library's operations never reach the MPI.
  *
  * The window's handle is a real window of the MPI. It has the host memory of
- * ranks without GPU memory (the MPI carries out operations on these), the error
- * handler, the info and the name. Windows without GPU memory are the MPI's own;
- * only an origin buffer in GPU memory is staged for them.
+ * ranks without GPU memory (the MPI carries out operations on it), the error
+ * handler, the info and the name. The MPI handles windows without GPU memory;
+ * this library only stages origin buffers in GPU memory for them.
  */
 #ifndef UCX_MP_MPI_WINDOW_H_
 #define UCX_MP_MPI_WINDOW_H_
@@ -143,13 +143,14 @@ void ucx_mp_mpi_window_remove(ucx_mp_mpi_window_t *window);
  */
 bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p);
 
-/* Let the MPI judge the buffers, datatypes and operation of a call, but no
+/* Let the MPI check the buffers, datatypes and operation of a call, but not the
    displacement. @return Its error, raised by the window's handler, or
    MPI_SUCCESS. */
 int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args);
 
-/* Return whether MPI_Reduce_local() takes an operation that passed the check,
-   for a predefined datatype; not every MPI's check tells. */
+/* Return whether MPI_Reduce_local() supports an operation that passed the
+   check, for a predefined datatype: the check of some MPIs accepts unsupported
+   ones. */
 bool ucx_mp_mpi_window_reduces(const ucx_mp_mpi_window_t *window, MPI_Op op,
                                MPI_Datatype base, MPI_Count extent);
 
@@ -158,8 +159,9 @@ bool ucx_mp_mpi_window_reduces(const ucx_mp_mpi_window_t *window, MPI_Op op,
    The wrapper's result. */
 int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
 
-/* Return a mark of the calls kept so far. Take it before the MPI's call that
-   completes them: other threads' later ones are not complete afterwards. */
+/* Return a mark of the calls kept so far. Call it before the MPI's call that
+   completes them: that call does not complete calls that other threads make
+   later. */
 uint64_t ucx_mp_mpi_window_mark(void);
 
 /* Stands for all targets of a window; MPI_PROC_NULL is negative, too. */
@@ -195,11 +197,11 @@ size_t ucx_mp_mpi_window_control_size(int ranks);
    the window have called this; the MPI makes progress meanwhile. */
 void ucx_mp_mpi_window_barrier(ucx_mp_mpi_window_t *window);
 
-/* Wait until no rank accumulates to a target, and exclude the others until
-   ucx_mp_mpi_window_end_atomic(). */
+/* Lock a target for accumulates: wait until no rank accumulates to it, and
+   exclude other ranks until ucx_mp_mpi_window_end_atomic(). */
 void ucx_mp_mpi_window_begin_atomic(ucx_mp_mpi_window_t *window, int target);
 
-/* Admit other ranks' accumulates to a target again. */
+/* Unlock a target for other ranks' accumulates. */
 void ucx_mp_mpi_window_end_atomic(ucx_mp_mpi_window_t *window, int target);
 
 #endif

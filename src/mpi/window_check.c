@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments of one-sided calls that this library carries out: the MPI judges
- * them, since it knows its datatypes and what it allows.
+ * Check the arguments of one-sided calls that this library carries out. The MPI
+ * checks them, since only it knows its datatypes and limits.
  */
 #include <mpi/handles.h>
 #include <mpi/window.h>
@@ -17,7 +17,7 @@ static int int_of(MPI_Count count)
     return (count < 0) ? -1 : (count > INT_MAX) ? INT_MAX : (int)count;
 }
 
-/* Ask about a buffer and the target's datatype by a put to no rank: the MPI
+/* Check a buffer and the target's datatype by a put to MPI_PROC_NULL: the MPI
    checks the arguments and does nothing. @return Its error, raised, or
    MPI_SUCCESS. */
 static int buffer_ask(const ucx_mp_mpi_rma_t *args, const void *address,
@@ -28,8 +28,8 @@ static int buffer_ask(const ucx_mp_mpi_rma_t *args, const void *address,
                                args->target_datatype, args->win);
 }
 
-/* Ask whether MPI allows the operation for the target's datatype: a
-   user-defined one, say, it does not. @return As buffer_ask(). */
+/* Check whether MPI allows the operation for the target's datatype. It does not
+   allow user-defined operations, for example. @return As buffer_ask(). */
 static int op_ask(const ucx_mp_mpi_rma_t *args)
 {
     const MPI_Datatype type = args->target_datatype;

@@ -246,7 +246,7 @@ static ucx_mp_mpi_window_t *window_agree(const making_t *making)
     bool is_whole;
 
     if (parts == NULL) {
-        abort(); /* the others count on it */
+        abort(); /* the other ranks rely on it */
     }
 
     window      = window_new(making, own);
@@ -303,8 +303,8 @@ static bool comm_is_known(making_t *making)
             ucx_mp_mpi_job_has(comm, making->ranks, &making->is_spread));
 }
 
-/* Make the communicator that judges operations. Open MPI needs none: its
-   MPI_Accumulate() to no rank does. @return The MPI's result. */
+/* Create the communicator for checks of operations. Open MPI needs none: its
+   MPI_Accumulate() to MPI_PROC_NULL checks them. @return The MPI's result. */
 static int window_split(const making_t *making, ucx_mp_mpi_window_t *window)
 {
 #ifdef OPEN_MPI
@@ -352,7 +352,8 @@ static int window_create(making_t *making, MPI_Win *win)
     int rc;
 
     making->is_gpu = making_is_gpu(making);
-    /* The MPI rejects these on this rank alone: no other rank would agree */
+    /* The MPI rejects these arguments on this rank alone: the other ranks do
+       not take part in an agreement */
     if ((making->size < 0) || (making->unit <= 0)) {
         return window_make(making, making->base, making->size, win);
     }

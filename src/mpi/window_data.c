@@ -117,7 +117,7 @@ static void side_free(side_t *side)
 }
 
 /* Shorten the receiving side to `bytes`. @return An error class:
-   MPI_ERR_TRUNCATE if it has no room for them, MPI_ERR_TYPE if elements with
+   MPI_ERR_TRUNCATE if it is too small for them, MPI_ERR_TYPE if elements with
    gaps would be cut. */
 static int side_cut(side_t *side, size_t bytes)
 {
