@@ -6,7 +6,7 @@
  * differ from the expected one.
  *
  * Word w (of 8 bytes) of transfer s is x ^ (x >> 32) with x = a(s) + w * m(s),
- * m odd. Given s, a word determines its position; pattern_explain() uses this.
+ * m odd. Given s, a word determines its position: ucx_mp_pattern_explain().
  */
 #ifndef UCX_MP_TEST_PATTERN_H_
 #define UCX_MP_TEST_PATTERN_H_

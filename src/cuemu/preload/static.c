@@ -38,7 +38,7 @@
 
 /* Target of a redirected function */
 typedef struct {
-    void       *target; /* static_bind() until the first call */
+    void       *target; /* cuemu_static_bind() until the first call */
     const char *name;
     const char *library; /* in this library's folder */
 } static_slot_t;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Copy separate blocks in the module's three ways (copy/batch.h): one copy
- * each, one call for many, the kernel. Times are by the clock, from the first
- * submission until all copies are seen to have ended. The module's choice by
- * size (gather.c) is based on these figures.
+ * each, one call for many, the kernel. The clock measures from the first
+ * submission until the end of all copies is detected. The sizes at which the
+ * module uses the kernel (copy/coalesce.c) are based on these figures.
  */
 #include "tool.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Time of driver calls in the calling thread. */
+/* Measure the time of driver calls in the calling thread. */
 #include "tool.h"
 
 #include <ucs/sys/math.h>
@@ -27,7 +27,7 @@ static struct {
 } peer;
 
 
-/* Let the parent know the memory of the GPU, until the parent ends */
+/* Export memory of the GPU to the parent, and wait until the parent ends */
 static void peer_main(pid_t parent, int gpu, int results, int stop)
 {
     const uct_cuda_driver_t *driver;
@@ -39,7 +39,7 @@ static void peer_main(pid_t parent, int gpu, int results, int stop)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
-        _exit(1); /* it ended before this call: no signal will come */
+        _exit(1); /* the parent ended before this call: no signal will come */
     }
 
     driver = uct_cuda_driver_get();

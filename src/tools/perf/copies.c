@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies at the same time. The clock runs from the first submission until the
- * last copy is seen to have ended.
+ * Measure concurrent copies. The clock runs from the first submission until the
+ * end of the last copy is detected.
  */
 #include "tool.h"
 

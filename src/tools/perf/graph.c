@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Phases of a CUDA graph by its number of nodes, as measured by Sojoodi et al.
- * (multi-path communication with CUDA Graphs, section 5.5), and the same copies
- * by streams. The copies are those of one message: first a direct one, then,
- * chunk by chunk, two hops over another GPU.
+ * Measure the phases of a CUDA graph by its number of nodes, as Sojoodi et al.
+ * did (multi-path communication with CUDA Graphs, section 5.5), and the same
+ * copies by streams. The copies are those of one message: first a direct one,
+ * then, chunk by chunk, two hops over another GPU.
  */
 #include "tool.h"
 
@@ -249,8 +249,8 @@ static int relay_of(const uct_cuda_topo_t *topo, int src, int dst)
         }
     }
 
-    return dst; /* no relay: use the receiver, for the same calls in two
-                   contexts */
+    return dst; /* no relay: use the receiving GPU, so that the same calls run
+                   in two contexts */
 }
 
 void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bandwidths of single links, and of sets of paths with several links each.
- * Events around the copies measure time. Copies to and from pageable memory
- * block, so the clock measures them.
+ * Measure the bandwidth of single links, and of sets of paths with several
+ * links each: by events around the copies, or by the clock for copies of
+ * pageable memory, which block.
  */
 #include "tool.h"
 
@@ -282,7 +282,7 @@ static void measure_planned(int src, int dst)
 }
 
 /* Measure copies at the same time, and report the sum of their rates. `via`
-   says which copies run beside the first one. */
+   names the copies that run at the same time as the first one. */
 static void measure_at_once(const char *what, const char *via,
                             const ucx_mp_perf_hop_t *hops, unsigned count,
                             int numa)

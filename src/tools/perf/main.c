@@ -32,7 +32,7 @@ static void __attribute__((noreturn)) calibrate(const char *file)
     ssize_t length;
     char *name;
 
-    /* It is installed beside this program */
+    /* ucx_mp_tune is installed in the folder of this program */
     length = readlink("/proc/self/exe", path, PATH_MAX - 1);
     if (length > 0) {
         path[length] = '\0';
@@ -52,8 +52,8 @@ int main(int argc, char **argv)
     static ucx_mp_perf_options_t options;
     const uct_cuda_topo_t *topo;
 
-    /* The reader of our output may end early, as head does; a parent such as
-       Python may have left SIGPIPE ignored */
+    /* The reader of our output may end early, as head does: end then, too, even
+       if a parent such as Python ignores SIGPIPE */
     signal(SIGPIPE, SIG_DFL);
     ucx_mp_perf_options_read(argc, argv, &options);
     if (options.calibrate != NULL) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node's GPUs, each with a context, and memory on and near them. */
+/* Open the node's GPUs, each with a context, and allocate memory on and near
+ * them. */
 #include "tool.h"
 
 #include <uct/cuda/base/ctx.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Cores and NICs near a GPU, from sysfs. */
+/* Find the cores and NICs near a GPU, in sysfs. */
 #include "tool.h"
 
 #include <uct/cuda/base/file.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --plan COLLECTIVE: its plan, the links' bound, and other algorithms'
-   times. */
+/* --plan COLLECTIVE: print the plan of a collective, its bound by the links,
+   and the times of other algorithms. */
 #include "tool.h"
 
 #include <uct/cuda/check/collective_bound.h>
@@ -93,8 +93,8 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     int gpu;
 
     ucx_mp_tool_config_read(&config);
-    /* Ranks may see fewer GPUs than a table's: then the model's own constants
-       apply silently, as in the module */
+    /* If ranks see fewer GPUs than the table's node has, use the built-in
+       constants without a message, as the module does */
     (void)uct_cuda_plan_tuning_get(config.tuning_file, topo, error,
                                    sizeof(error), &tuning);
     memset(collective, 0, sizeof(*collective));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node as JSON: the probed facts, and the links and limits derived from
-   them. */
+/* Print the node as JSON: the probed data, and the links and limits derived
+   from it. */
 #include "tool.h"
 
 #include <uct/cuda/plan/tuning.h>

@@ -101,8 +101,8 @@ int main(int argc, char **argv)
     ucx_mp_topo_options_t options;
     bool is_copy;
 
-    /* The reader of our output may end early, as head does; a parent such as
-       Python may have left SIGPIPE ignored */
+    /* The reader of our output may end early, as head does: end then, too, even
+       if a parent such as Python ignores SIGPIPE */
     signal(SIGPIPE, SIG_DFL);
     ucx_mp_topo_options_read(argc, argv, &options);
     ucx_mp_tool_log(options.verbose ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_WARN);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --plan: the plan of a transfer, and times of other sets of paths. */
+/* --plan: print the plan of a transfer, and the times of other sets of
+ * paths. */
 #include "tool.h"
 
 #include <uct/cuda/check/print.h>
@@ -51,8 +52,8 @@ static uct_cuda_plan_load_t idle_load(const uct_cuda_plan_config_t *config)
                                 .uncrossed  = UINT64_MAX};
 }
 
-/* Return the reason for a message's decision before any plan is made, with no
-   messages ahead of it. */
+/* Return the reason by which the module decides about a message before
+   planning, with no messages ahead of it. */
 static uct_cuda_plan_reason_t admit(const uct_cuda_plan_knowledge_t *know,
                                     const ucx_mp_topo_options_t *options,
                                     ucx_mp_topo_plan_t *plan)
@@ -240,9 +241,9 @@ static void set_cost(const uct_cuda_topo_t *topo,
                        &scratch);
     set->forbidden = find_forbidden(plan, set);
     set->is_chosen = is_chosen(&plan->plan, set);
-    /* Take the plan's own time, if the model made it. Its paths may have
-       another order, with a slightly different time. A path with less than a
-       page is dropped, which gives another set. */
+    /* Use the plan's own time, if the model made the plan: its paths may be in
+       another order, with a slightly different time. The planner drops a path
+       with less than a page, which gives another set. */
     set->seconds   = is_single(set) ? plan->plan.single_seconds :
                      (set->is_chosen && (plan->config.num_shares == 0)) ?
                                          plan->plan.seconds :

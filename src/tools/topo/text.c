@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node as a matrix like that of nvidia-smi topo -m. */
+/* Print the node as a matrix like that of nvidia-smi topo -m. */
 #include "tool.h"
 
 #include <string.h>
@@ -229,7 +229,7 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
     }
 }
 
-/* Print reported facts of a GPU's host link that are implausible. */
+/* Print implausible reports about a GPU's host link. */
 static void put_doubt(const ucx_mp_topo_node_t *node, int gpu, FILE *stream)
 {
     const uct_cuda_wiring_t *wiring        = &node->wiring;

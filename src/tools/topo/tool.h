@@ -49,7 +49,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
                               ucx_mp_topo_options_t *options);
 
 
-/** Result of the probe, and the planner's view of it. */
+/** Result of the probe, and the topology that the planner derives from it. */
 typedef struct {
     uct_cuda_wiring_t wiring;
     uct_cuda_topo_t   topo;

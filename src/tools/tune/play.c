@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The executors' calls, timed by the emulated node's core. */
+/* Time the executors' calls by the emulated node's timing core. */
 #include "play.h"
 
 #include <common/common.h>
@@ -97,7 +97,8 @@ static void call(ucx_mp_player_t *player, cuemu_call_t which)
     player->cpu += player->cost->call[which];
 }
 
-/* Spend a call of the streams executor; a graph has a node instead. */
+/* Advance the processor's time by a call of the streams executor; a graph has a
+ * node instead. */
 static void call_stream(ucx_mp_player_t *player, cuemu_call_t which)
 {
     if (!player->is_graph) {

@@ -4,9 +4,9 @@
  * after the other on a processor of their own, and the resulting copies. No
  * driver, process or clock is involved.
  *
- * The times are those of one among many equal transfers: events and staging
- * memory exist, and each slot is empty. Times go from the first call to the
- * poll that finds the completion.
+ * Times are those of a transfer after equal ones: events and staging memory
+ * exist, and each slot is empty. They last from the first call until the poll
+ * that detects the completion.
  */
 #ifndef UCX_MP_TUNE_PLAY_H
 #define UCX_MP_TUNE_PLAY_H

@@ -325,7 +325,7 @@ static bool call_find(call_t *call, uct_cuda_coll_team_t *team,
 /* Switch the team to the current context, that of the buffers, and load the
  * call's kernel. Loading may wait for a GPU that itself waits for the program:
  * if the GPU is busy, decline the call instead, so that all ranks fall back.
- * Ignore other failures to load: team_prepare() loads again and reports them.
+ * Ignore other failures to load: call_prepare() loads again and reports them.
  * @return false: this rank has declined */
 static bool call_enter(const call_t *call, uct_cuda_coll_team_t *team,
                        int device)
