@@ -403,14 +403,14 @@ unsigned cuemu_sim_num_due(const cuemu_sim_t *sim);
 cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
                                 cuemu_op_desc_t *desc_p);
 
-/* Let time go on while a mark is being served: it is RUNNING until
+/* Let time continue while a mark is being served: the mark is RUNNING until
    cuemu_sim_served(). Has no effect on other operations. Call
    cuemu_clock_poll() next. */
 void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id);
 
-/* Let time go on without a stopped server: what is due and only it may serve is
-   due again at the time `until`; what it serves lands when cuemu_sim_served()
-   says so. Call cuemu_clock_poll() next. */
+/* Let time continue without a stopped server: due operations that only this
+   server may serve become due again at the time `until`; operations that it is
+   serving land at cuemu_sim_served(). Call cuemu_clock_poll() next. */
 void cuemu_sim_put_off(cuemu_sim_t *sim, int32_t owner, cuemu_time_t until);
 
 /* End the service of an operation: it is done, and its successors are queued.

@@ -2,8 +2,8 @@
 
 /*
  * Read the processor time and the state of the node's processes from the
- * kernel. By system calls only: programs that read the clock do so from signal
- * handlers and inside memory hooks.
+ * kernel. Use system calls only, no libc functions with locks: programs read
+ * the clock in signal handlers and inside memory hooks.
  */
 #define _GNU_SOURCE
 #include "cuemu_core.h"

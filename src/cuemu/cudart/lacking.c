@@ -2,8 +2,8 @@
 
 /*
  * Functions that programs link (tests/lookups.txt) but this runtime does not
- * have. They exist, since a program with an undefined symbol may not start;
- * they return "not supported", and print it on stderr once.
+ * support. They exist because a program with an undefined symbol may not start.
+ * They return "not supported", and print this on stderr once.
  */
 #include "cudart.h"
 

@@ -174,8 +174,8 @@ int cuemu_bar_unmap(cuemu_bar_t *bar, void *ptr, uint64_t size)
     return cuemu_bar_leave(error, CUEMU_BAR_UNMAP);
 }
 
-/* Prepare a copy: return EINVAL without a mapping, ENOMEM if the file behind
-   the GPU's memory has no room. */
+/* Prepare a copy: return EINVAL without a mapping, ENOMEM if the file system of
+   the GPU's memory is full. */
 static int cuemu_bar_ready(const cuemu_bar_t *bar, const void *ptr,
                            uint64_t size)
 {

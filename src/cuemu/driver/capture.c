@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Capture of streams into graphs, and its effect on other calls.
- *
- * The rules are the manual's (cuStreamBeginCapture,
- * cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing). The manual does not
- * list the "potentially unsafe" calls. The table below has the measured ones
- * and assumes the worst for all others.
+ * Capture streams into graphs. The effects on other calls follow the manual
+ * (cuStreamBeginCapture, cuThreadExchangeStreamCaptureMode,
+ * cuStreamIsCapturing). The manual does not list the "potentially unsafe"
+ * calls. The table below has the measured ones and assumes the worst for all
+ * others.
  */
 #include "cuemu_capture.h"
 
@@ -162,8 +161,8 @@ static int cuemu_capture_minds(const cuemu_capture_t *capture)
              (cuemu_thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)));
 }
 
-/* Break a capture. With CUEMU_CAPTURE_SAY print the reason to stderr: the
-   program itself learns only at the end that its capture is broken. */
+/* Invalidate a capture. With CUEMU_CAPTURE_SAY print the reason to stderr: the
+   program detects only at the end that its capture is invalid. */
 static void cuemu_capture_break(cuemu_capture_t *capture, const char *by)
 {
     if (!capture->is_broken && (getenv("CUEMU_CAPTURE_SAY") != NULL)) {
@@ -173,7 +172,8 @@ static void cuemu_capture_break(cuemu_capture_t *capture, const char *by)
 }
 
 /* Check a call before it runs. Returns SUCCESS if the thread may call now.
-   Otherwise returns the call's error and breaks the captures that forbid it. */
+   Otherwise returns the call's error and invalidates the captures that forbid
+   it. */
 static CUresult cuemu_capture_enter(const char *call)
 {
     CUresult result = CUDA_SUCCESS;
@@ -617,8 +617,8 @@ static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
 }
 
 /* Return the result of ending the capture (NULL: none) in this stream. Sets
-   *ends_p if the capture ends by it: the caller ends it. An end in another
-   stream than the origin breaks the capture. */
+ * ends_p if the capture ends by it: the caller ends it. An end in another
+ * stream than the origin invalidates the capture. */
 static CUresult cuemu_capture_judge(cuemu_capture_t *capture,
                                     const cuemu_stream_t *stream, int *ends_p)
 {

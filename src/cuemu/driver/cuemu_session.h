@@ -62,7 +62,8 @@ typedef struct {
     pthread_mutex_t lock;           /* robust; everything below */
     cuemu_clock_t   clock;
     uint64_t        change;         /* number of changes so far; a waiting
-                                       process looks again after each */
+                                       process checks its condition again after
+                                       each */
     uint32_t        served;         /* futex: a due operation was served */
     uint32_t        sleepers;       /* number of processes waiting on
                                        `served` */
@@ -76,7 +77,7 @@ typedef struct {
     uint64_t        gpu_used[CUEMU_MAX_GPUS];
     int32_t         extent_head[CUEMU_MAX_GPUS];
     int32_t         extent_free;
-    uint32_t        losses[CUEMU_ROOMS]; /* how often room was lost */
+    uint32_t        losses[CUEMU_ROOMS]; /* how often space was freed */
     int32_t         num_moves;      /* highest used entry of moves + 1 */
     int32_t         own_dir;        /* the last process removes the folder */
     cuemu_slot_t    slots[CUEMU_MAX_PROCS];
@@ -110,7 +111,7 @@ static inline unsigned cuemu_session_loss(int gpu, uint64_t granule)
    one sentence on stderr. Returns 0 or -1. */
 int cuemu_session_join(void);
 
-/* Report on stderr that the folder's file system has no room for `size` bytes
+/* Report on stderr that the folder's file system has no space for `size` bytes
    of `what`, and the remedy. Only a process's first call reports. */
 void cuemu_session_no_room(uint64_t size, const char *what);
 

@@ -65,17 +65,17 @@ void cuemu_work_spend_polling(cuemu_call_t call);
    calls of other threads wait until it ends. */
 void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held);
 
-/* Wait for a moment, in a loop that waits for other calls or for work: serve
-   due operations, or hold the caller for 1 us. */
+/* Wait once, in a loop that waits for other calls or for work: serve due
+   operations, or hold the caller for 1 us. */
 void cuemu_work_pause(void);
 
 /* Hold the caller while a call of another thread is in the part given to
    cuemu_work_spend_held() as `held`. */
 void cuemu_work_wait_held(void);
 
-/* Submit an operation to a stream, waiting for room if necessary. `at` is the
-   end of the submitting call. Returns the operation, 0 on failure. Call with
-   cuemu_lock(). */
+/* Submit an operation to a stream, waiting for a free operation if necessary.
+   `at` is the end of the submitting call. Returns the operation, 0 on failure.
+   Call with cuemu_lock(). */
 cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
                                 const cuemu_op_id_t *deps, unsigned num_deps,
                                 cuemu_time_t at);
@@ -119,8 +119,8 @@ cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now);
 /* End all delays by cuemu_work_linger(). Call with cuemu_lock(). */
 void cuemu_work_hurry_all(void);
 
-/* Add an operation that belongs to no stream, waiting for room if necessary.
-   `at`: its earliest submission time. Fills the owner and payload of
+/* Add an operation that belongs to no stream, waiting for a free one if
+   necessary. `at`: its earliest submission time. Fills the owner and payload of
    work->desc. Returns the operation; 0 on failure (reported on stderr). Call
    with cuemu_lock(). */
 cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Names and sentences of results. */
+/* Names and descriptions of results. */
 #include "cuemu_gate.h"
 
 #include <stddef.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Checks at every entry point: is the driver initialised, may this thread call
- * it, does CUEMU_FAULT or cuemu_fault() fail this call. Counts the calls.
+ * Check at every entry point whether the driver is initialised, whether this
+ * thread may call it, and whether CUEMU_FAULT or cuemu_fault() fails this call.
+ * Count the calls.
  */
 #include "cuemu_gate.h"
 #include "cuemu_work.h"
@@ -141,11 +142,11 @@ static void cuemu_gate_list(cuemu_gate_t *gate)
     }
 }
 
-/* Return non-zero if the call is refused because bytes were lost for lack of
-   room (reported on stderr). Calls to move bytes, wait for them or allocate
-   memory are refused. Queries and releases of memory still work: UCX would take
-   a pointer for host memory if the driver refused to tell its type. `is_over`:
-   the call has run; then allocations are not refused. */
+/* Return non-zero if the call is refused because bytes were lost, since the
+   file system is full (reported on stderr). Calls to move bytes, wait for them
+   or allocate memory are refused. Queries and releases of memory still work:
+   UCX would take a pointer for host memory if the driver refused to tell its
+   type. `is_over`: the call has run; then allocations are not refused. */
 static int cuemu_gate_is_full(const cuemu_gate_t *gate, int is_over)
 {
     static const char *names[] = {

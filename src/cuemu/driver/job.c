@@ -3,11 +3,11 @@
 /*
  * Run kernels.
  *
- * A GPU runs a grid's blocks over the kernel's whole time, and reads and writes
- * memory all along. Here the first half of the blocks runs at the kernel's
- * beginning and the other half at its end. So a program gets wrong bytes if it
- * reads the results, or changes the input, too early. The bytes moved by the
- * first half determine the kernel's time: they occupy links as copies do.
+ * A GPU runs a grid's blocks, and accesses memory, during the whole time of the
+ * kernel. Here the first half of the blocks runs at the kernel's beginning and
+ * the other half at its end. So a program gets wrong bytes if it reads the
+ * results, or changes the input, too early. The bytes moved by the first half
+ * determine the kernel's time: they occupy links as copies do.
  */
 #include "cuemu_gate.h"
 #include "cuemu_kernel.h"
@@ -57,7 +57,7 @@
 #define CUEMU_SM_THREADS 2048
 
 struct cuemu_job {
-    cuemu_job_t        *next;    /* next job waiting for room */
+    cuemu_job_t        *next;    /* next job that waits for the GPU */
     cuemu_context_t    *ctx;
     cuemu_module_t     *module;
     cuemu_ptx_kernel_t *kernel;
@@ -75,7 +75,7 @@ struct cuemu_job {
 };
 
 /* Threads occupied on each GPU by the kernels of this process, and the jobs
-   waiting for room. Kernels of other processes do not count: a GPU runs
+   that wait for free ones. Kernels of other processes do not count: a GPU runs
    processes alternately, in time slices. Protected by its lock. */
 static struct {
     pthread_mutex_t lock;
@@ -269,11 +269,11 @@ static uint64_t cuemu_job_block_threads(const cuemu_job_t *job)
 }
 
 /*
- * Take room for a kernel on its GPU. Return 0 if there is not enough for one
- * block. A kernel occupies as much as is free: its other blocks follow when the
- * first ones end. Kernels of a GPU get room in the order of their launch, so a
- * waiting kernel holds up the later ones. Copies never wait for room. Call with
- * cuemu_room's lock.
+ * Reserve threads of its GPU for a kernel. Return 0 if too few are free for one
+ * block. A kernel occupies all free threads that it needs: its other blocks
+ * follow when the first ones end. Kernels of a GPU begin in the order of their
+ * launch, so a waiting kernel delays the later ones. Copies never wait for
+ * kernels' threads. Call with cuemu_room's lock.
  */
 static int cuemu_job_take_room(cuemu_job_t *job)
 {
@@ -315,7 +315,7 @@ static int cuemu_job_has_room(cuemu_job_t *job)
 static void cuemu_job_begin(cuemu_job_t *job);
 static void cuemu_kernel_serve(uint64_t arg);
 
-/* Free the job's room and begin the jobs waiting for it. */
+/* Free the job's threads and begin the jobs that wait for them. */
 static void cuemu_job_leave_room(const cuemu_job_t *job)
 {
     int gpu = job->ctx->gpu;
@@ -402,8 +402,9 @@ static void cuemu_job_end(cuemu_job_t *job)
     __atomic_sub_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
 }
 
-/* Serve a kernel's operation; `arg` is from its payload. The first time begins
-   the kernel, or lets it wait for room on its GPU; the second time ends it. */
+/* Serve a kernel's operation; `arg` is from its payload. The first call begins
+   the kernel, or lets it wait for free threads of its GPU; the second call ends
+   it. */
 static void cuemu_kernel_serve(uint64_t arg)
 {
     cuemu_job_t *job = (cuemu_job_t*)(uintptr_t)arg;

@@ -2,7 +2,7 @@
 
 /*
  * Functions that programs look up (tests/lookups.txt) but this driver does not
- * model: they exist, return "not supported", and print it on stderr once.
+ * model. They return "not supported", and print this on stderr once.
  */
 #include "cuemu_gate.h"
 

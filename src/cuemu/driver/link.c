@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The linker of the driver. It takes one or more PTX texts. Its result is
- * opaque to programs and loaded by cuModuleLoadData(): here it is PTX again,
- * all texts one behind the other. Each begins with .version, and finds the
- * names that another one makes visible.
+ * The linker of the driver. Its input is one or more PTX texts. Its result is
+ * opaque to programs, which load it by cuModuleLoadData(): here it is PTX
+ * again, the concatenation of all texts. Each begins with .version, and can use
+ * the names that another one makes visible.
  */
 #include "cuemu_gate.h"
 #include "cuemu_kernel.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Room for GPU memory. Touching a page of the file without room would end the
- * program without a message, so room is made before bytes move. The kernel
- * takes longer to look at the pages of a range than to copy them; so each
- * process keeps, for the granules used last, where it has made room.
+ * Allocate file system space for GPU memory. If the file system is full,
+ * touching a page of the file ends the program without a message, so this file
+ * allocates the space before bytes move. The kernel takes longer to check the
+ * pages of a range than to copy them. So each process remembers, for the
+ * granules used last, which part it has allocated.
  */
 #include "cuemu_room.h"
 
@@ -17,13 +18,13 @@
 
 #define CUEMU_ROOM_PAGE ((uint64_t)4096)
 
-/* The part of a granule that has room: one range, in bytes of GPU memory */
+/* The allocated part of a granule: one range, in bytes of GPU memory */
 typedef struct {
     uint64_t begin;
     uint64_t end;
     uint64_t granule;   /* offset in granules */
     int32_t  gpu;
-    uint32_t losses;    /* of the entry in the session when room was made */
+    uint32_t losses;    /* of the entry in the session at the allocation */
 } cuemu_room_t;
 
 static cuemu_room_t cuemu_rooms[CUEMU_ROOMS];
@@ -41,8 +42,9 @@ static uint64_t cuemu_room_next(uint64_t at, uint64_t end)
     return cuemu_room_min(end, (at / CUEMU_GRANULE + 1) * CUEMU_GRANULE);
 }
 
-/* Return whether the range, inside a granule, has room. Otherwise the granule
-   has an entry with the present number of losses afterwards. */
+/* Return whether the space of the range, inside a granule, is known to be
+   allocated. Otherwise the granule has an entry with the present number of
+   losses afterwards. */
 static int cuemu_room_is_known(int gpu, uint64_t begin, uint64_t end)
 {
     const uint64_t granule = begin / CUEMU_GRANULE;
@@ -105,7 +107,8 @@ static int cuemu_room_make(int gpu, uint64_t begin, uint64_t end)
 #endif
 }
 
-/* Make room for the granules of the range that are not known to have it. */
+/* Allocate the space of those granules of the range that are not known to be
+ * allocated. */
 static int cuemu_room_make_unknown(int gpu, uint64_t begin, uint64_t end)
 {
     uint64_t first = end, last = begin, at, next;

@@ -90,7 +90,7 @@ static void cuemu_extent_path(char *path, size_t size,
              (unsigned long long)ext->id);
 }
 
-/* All processes shall make room again. */
+/* Let all processes allocate the space of an extent again. */
 static void cuemu_extent_lost(const cuemu_extent_t *ext)
 {
     uint64_t i;

@@ -365,7 +365,8 @@ CUEMU_API(cuEventRecordWithFlags,
                          cuemu_event_record_call(event, stream, (int)flags);
 }
 
-/* Find an event that a call asks about: such a call breaks its capture. */
+/* Find the event of a query or wait: such a call invalidates the event's
+ * capture. */
 static CUresult cuemu_event_ask(CUevent handle, cuemu_event_t **event_p)
 {
     CUresult result = cuemu_event_resolve(handle, event_p);

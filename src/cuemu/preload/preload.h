@@ -12,9 +12,9 @@
 /* Return libc's function of this name, which the preloaded library replaces */
 void *cuemu_libc(const char *name);
 
-/* libc's syscall(). UCX's memory hooks wait until no thread is inside them, and
-   read the clock meanwhile, so the clock must not look it up: that is done
-   before. */
+/* libc's syscall(), looked up in advance: UCX's memory hooks wait until no
+   thread is inside them, and read the clock meanwhile, so the clock must not
+   call dlsym(). */
 extern long (*cuemu_libc_syscall)(long number, ...);
 
 /* Return the emulated time as nanoseconds since the given clock's epoch; 0

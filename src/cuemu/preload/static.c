@@ -4,14 +4,14 @@
  * Redirect programs and libraries that contain NVIDIA's CUDA runtime: linked
  * statically (nvcc's default, and PyPI's CuPy), or opened as libcudart.so by
  * its path. This runtime needs private tables of its driver. Its public
- * functions are in the file's symbol table, unless stripped. Each of them gets
- * a jump to the same function of the emulated runtime, before any code of the
- * object runs. NVIDIA's nvJitLink, which makes machine code, is redirected in
- * the same way.
+ * functions are in the file's symbol table, unless stripped. This file replaces
+ * the beginning of each by a jump to the same function of the emulated runtime,
+ * before any code of the object runs. NVIDIA's nvJitLink, which makes machine
+ * code, is redirected in the same way.
  *
  * The dynamic linker calls a function for debuggers (r_brk of <link.h>) after
- * it has mapped objects and before it relocates them. This function gets a jump
- * to this file.
+ * it has mapped objects and before it relocates them. This file replaces its
+ * beginning by a jump to its own code.
  */
 #include <dlfcn.h>
 #include <elf.h>

@@ -3,12 +3,12 @@
 /*
  * Make timed waits of programs end by the emulated clock. libc's waits end at a
  * time of the real clock, while the program computes this time from the
- * emulated one. Where the emulated clock is ahead, as after many short tests,
- * Python's threads would not hand over the interpreter. So each end is moved by
- * the difference of the clocks. While ranks run, the emulated clock is slower
- * than the real one, and poll() waits by the emulated one. A thread that looks
- * at something every 20 ms then takes 50 times a second of its rank's time, not
- * 5,000 times.
+ * emulated one. If the emulated clock is ahead, as after many short tests,
+ * Python's threads would not release the interpreter in time. So this file
+ * shifts each end by the difference of the clocks. While ranks run, the
+ * emulated clock is slower than the real one, and poll() waits by the emulated
+ * clock. A thread that polls every 20 ms then runs 50 times per emulated second
+ * of its rank, not 5,000 times.
  */
 #include "preload.h"
 

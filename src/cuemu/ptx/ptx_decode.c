@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* From statements to instructions: control flow, rounding, families. */
+/* Decode statements into instructions: control flow, rounding, families. */
 #include "ptx_code.h"
 
 #include <fenv.h>

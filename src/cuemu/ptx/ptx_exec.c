@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Running blocks. Threads of a group at the same instruction form a fragment; a
+ * Run blocks. Threads of a group at the same instruction form a fragment; a
  * divergent branch splits it. The fragment furthest behind in the text runs
  * first and merges with each fragment it reaches: compilers lay out code so
  * that divergent paths meet again.

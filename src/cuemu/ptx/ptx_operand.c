@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What statements name: types, registers, operands. */
+/* Operands of statements: types, registers, constants, addresses. */
 #include "ptx_code.h"
 
 #include <stdio.h>
