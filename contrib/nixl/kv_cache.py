@@ -5,26 +5,27 @@
           [--tokens N] [--repeat N] [--gpus A,B] [--near] [--check] [--json FILE]
     bench --kv --compare [--starts N] [--launcher COMMAND] [--plot FILE] ...
 
-A request of N tokens has blocks at random places of both caches. How a block
-lies in memory is the layout's matter:
+A request of N tokens has blocks at random places of both caches. The layout says
+how a block lies in memory:
 
-    vllm    a tensor a layer, keys and values apart, blocks of 16 tokens: two
-            pieces a layer
+    vllm    one tensor per layer, keys and values apart, blocks of 16 tokens: two
+            pieces per layer
     sglang  the same with pages of one token
-    heads   each head's 16 tokens by themselves, as vLLM's HND layout has them:
-            what a peer with another number of ranks takes
+    heads   16 tokens of each head apart, as in vLLM's HND layout: a peer with
+            another number of ranks reads such pieces
     cross   all layers of a block in one piece
 
-Operations are of the first agent: offload writes its GPU memory to the other
-one's page-locked memory, load reads it back; push writes it to the other one's
-GPU (a prefill engine), pull reads it from there (a decode engine). GB/s are 10^9
-bytes a second, medians of the repetitions; posting is the share of the time that
-the program's thread spends in the call that starts the transfer.
+The first agent starts all operations. offload writes its GPU memory to the other
+agent's page-locked memory, load reads it back. push writes it to the other
+agent's GPU (a prefill engine), pull reads it from there (a decode engine). GB/s
+are 10^9 bytes a second, medians of the repetitions. "Posting" is the share of the
+time that the program's thread spends in the call that starts the transfer.
 
---compare runs all of it in turns: with --stock as it comes, with --stock and
+--compare alternates four variants: --stock with default settings, --stock with
 UCX_RMA_PPLN_ENABLE=y (UCX 1.22 and newer then pipelines puts and gets with host
-memory through cuda_ipc and cuda_copy instead of TCP), with the module, and with
-its lists (NIXL_UCX_SGL_ENABLE). Medians over the starts, and their spread.
+memory through cuda_ipc and cuda_copy instead of TCP), the module, and the module
+with lists (NIXL_UCX_SGL_ENABLE). It prints medians over the starts, and their
+spread.
 """
 
 import argparse
