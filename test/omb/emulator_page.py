@@ -113,7 +113,7 @@ class Part:
             off = [abs(pair.off()) for pair in judged]
             worst = max(judged, key=lambda pair: abs(pair.off()))
             out.append('%s: %d of %d within %g %%; median of the differences '
-                       '%.1f %% (asked: %g), worst %+.1f %% (%s)' % (
+                       '%.1f %% (required: %g), worst %+.1f %% (%s)' % (
                            who or 'cells of 100 us or more',
                            sum(not pair.fails() for pair in judged),
                            len(judged), 100 * CELL,
@@ -123,8 +123,8 @@ class Part:
         if short:
             out.append(
                 "shorter ones: %d of %d within %g %% of the real samples' median "
-                '(asked: %g %% of them); the emulated node is faster in %d of '
-                'those that are off' % (
+                '(required: %g %% of them); the emulated node is faster in %d '
+                'of those outside' % (
                     sum(not pair.fails() for pair in short), len(short),
                     100 * SHORT, 100 * SHORT_CELLS,
                     sum(pair.fails() and pair.off() > 0 for pair in short)))
@@ -142,7 +142,7 @@ class Part:
                    self.run['machine'], self.run['ucx'], self.run['revision'],
                    self.run['date'])]
         out += ['- ' + line for line in self.summary()] + ['']
-        out += ['### Cells that are off', '']
+        out += ['### Cells outside the limits', '']
         out += table(failing) if failing else ['None.', '']
         for title, wanted in (('100 us or more', True), ('Shorter', False)):
             group = [pair for pair in self.pairs if pair.is_long() == wanted]
@@ -169,22 +169,22 @@ def parts_of(emulated, reals):
 
 def page(emulated, parts):
     out = ['# The emulated node against the real one', '',
-           'This page is for readers who ask how accurate modelled figures are: '
-           'it compares the emulated node with the real one, cell by cell. '
+           'This page is for readers who want to know how accurate modelled '
+           'figures are: it compares the emulated node with the real one, cell by cell. '
            '`emulator_page.py` makes it from files of `test/omb/bench`; do not '
            'edit it. No constant of the emulator was fitted to these cells. '
            'GB/s are 10^9 bytes/s, latency is in us. "Emulated is": how much '
            'faster (+) or slower (-) the emulated node is.', '',
            "Cells of 100 us or more must be within %g %% of the real samples' "
            'median. Of shorter ones %g %% must be within %g %%. Two things limit '
-           'these. With a slowdown of 100, the processor time of UCX, MPI and '
-           'the module counts only a hundredth. With 5 instead, messages of 8 B, '
-           '64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us more (`ucx_mp_run '
+           'the accuracy. First, with a slowdown of 100, the processor time of '
+           'UCX, MPI and the module counts only a hundredth. With 5 instead, '
+           'messages of 8 B, 64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us more (`ucx_mp_run '
            '--emulate h200-x2 --slowdown 5 mpirun -n 2 ucx_mp_bw --benchmark '
-           'latency`, with and without `--stock`). Of 22.5 us of a message of '
-           '4 KiB between GPUs, stock, its two copies by hand explain 17.5 '
-           '([by hand](by-hand.md#calls-and-copies)). And real machines '
-           'differ: on another one, stock '
+           'latency`, with and without `--stock`). A message of 4 KiB between '
+           'GPUs takes 22.5 us with stock, of which its two copies by hand '
+           'explain 17.5 ([by hand](by-hand.md#calls-and-copies)). Second, real '
+           'machines differ: on another one, stock '
            'took 1 to 46 %% longer for cells of up to 1 MiB, 9 %% in the median '
            '(three to four pairs, part h200-x2-312577dd-10 of the logs).' % (
                100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '']
