@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Admission: the first phase of a transfer, which decides whether the engine
- * takes it, before any resource is allocated, mapped or created.
+ * Admission: the first phase of a transfer. It decides whether the engine may
+ * carry out the transfer, before any resource is allocated, mapped or created.
  */
 #ifndef UCT_CUDA_MULTIPATH_ADMIT_H
 #define UCT_CUDA_MULTIPATH_ADMIT_H

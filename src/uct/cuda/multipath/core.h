@@ -9,8 +9,8 @@
  *               becomes a constraint for another plan
  *   transfer.c  submits, polls, completes and releases it
  *
- * engine.c creates and destroys engines; core.c holds their knowledge of the
- * node.
+ * engine.c creates and destroys engines; core.c has what an engine knows about
+ * the node.
  */
 #ifndef UCT_CUDA_MULTIPATH_CORE_H
 #define UCT_CUDA_MULTIPATH_CORE_H
@@ -49,8 +49,8 @@ typedef struct {
 } uct_cuda_mp_refused_t;
 
 
-/** Summary of an engine's life, one line at info level. Nothing is counted
- *  unless that level is on. */
+/** Summary of an engine's messages, logged in one line at info level when the
+ *  engine ends. Counted only if that level is on. */
 typedef struct {
     uint64_t messages; /**< Of all sizes; updated by any thread */
     uint64_t split;    /**< Messages over several paths */
@@ -61,7 +61,7 @@ typedef struct {
 } uct_cuda_mp_summary_t;
 
 
-/** Knowledge of an engine about one kind of transfers. */
+/** What an engine knows about one kind of transfers. */
 typedef struct {
     uct_cuda_plan_constraints_t constraints;
     uct_cuda_mp_refused_t       refused;
@@ -187,9 +187,9 @@ uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
                     uint32_t *absent);
 
-/** Drop constraints that may be over: of another allocation, which may have
- *  been freed, and of relays that were out of memory some time ago. Call it
- *  before planning a transfer of the kind. */
+/** Drop constraints that may not apply any more: those of another allocation,
+ *  which may have been freed, and of relays that were out of memory some time
+ *  ago. Call it before planning a transfer of the kind. */
 void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
                                           uint64_t allocation);
 

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Contention history: links that transfers between two ends found in use by
- * others, for the plans of later ones. When a transfer is planned the others
+ * others, for the plans of later ones. When a transfer is planned, the others
  * may be in a pause, between windows of messages or while all ranks compute. A
- * plan that takes their links as free would collide with them a moment later.
+ * plan that assumes their links to be free would collide with them a moment
+ * later.
  *
  * Patterns of exchange have no period known in advance (2 ms was too short for
  * a Jacobi solver with updates of 8 ms), so contention is kept for intervals
  * instead of a time: an interval begins with a transfer and ends with the first
  * one at least 2 ms later. Contention of this interval and the previous one
- * counts. So it takes two exchanges in a row without contention to forget it,
- * however long the pauses are, and one late transfer does not. A pair alone
- * from now on has all relays again with its third message, or after 4 ms of
- * shorter ones.
+ * counts. So the history forgets contention after two consecutive exchanges
+ * without it, however long the pauses are, but not because one transfer is
+ * late. A pair alone from now on has all relays again with its third message,
+ * or after 4 ms of shorter ones.
  *
- * The host path needs more evidence. If two crossing transfers both use it both
- * lose, and preparing it disturbs the program (2 x H100). So bytes sent without
- * crossing traffic are counted, and a crossed transfer resets the count.
+ * The condition for the host path is stricter. If two crossing transfers both
+ * use it, both become slower, and preparing it delays the program's driver
+ * calls (2 x H100). So bytes sent without crossing traffic are counted, and a
+ * crossed transfer resets the count.
  *
  * Pure functions: the caller gives the time. Not thread safe.
  */
@@ -31,9 +33,9 @@ BEGIN_C_DECLS
 /** Minimum length of an interval, ns: many short messages share one. */
 #define UCT_CUDA_MP_HISTORY_INTERVAL 2000000ul
 
-/** Time without contention after which it is forgotten in any case, ns.
- *  Colliding once in so long costs a program nothing noticeable, and the
- *  program may have changed its pattern. */
+/** Time without contention after which the history forgets it in any case, ns.
+ *  One collision in such a time is not noticeable, and the program may have
+ *  changed its pattern. */
 #define UCT_CUDA_MP_HISTORY_KEEP 1000000000ul
 
 

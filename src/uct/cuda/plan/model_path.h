@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A path as the model of transfers sees it: the rates of its links beside other
- * traffic, its latency, the cost of a chunk. The only place that knows what a
- * path costs by where it is staged.
+ * Path in the model of transfers: the rates of its links with other traffic,
+ * its latency, the cost of a chunk. Only this file knows how the cost of a path
+ * depends on the end at which it is staged.
  */
 #ifndef UCT_CUDA_PLAN_MODEL_PATH_H
 #define UCT_CUDA_PLAN_MODEL_PATH_H

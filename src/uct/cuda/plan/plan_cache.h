@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plan cache, for message sizes that change. Choosing a plan takes milliseconds
- * and gives much the same for sizes near each other: choices are made for a few
- * sizes, and a size between two of them uses the nearest choice. The cache
- * never changes a result: the plan of a request is the same whatever was cached
- * before, so ranks with different histories agree.
+ * Plan cache, for message sizes that change. Choosing a plan takes
+ * milliseconds, and similar sizes give similar choices. So choices are made for
+ * a few sizes, and a size between two of them uses the nearest choice. The
+ * cache never changes a result: the plan of a request is the same whatever was
+ * cached before, so ranks with different histories agree.
  */
 #ifndef UCT_CUDA_PLAN_PLAN_CACHE_H
 #define UCT_CUDA_PLAN_PLAN_CACHE_H

@@ -57,8 +57,8 @@ ucs_status_t uct_cuda_run_graphs_submit(uct_cuda_run_graphs_t *graphs,
                                         const uct_cuda_run_work_t *work,
                                         const uct_cuda_run_memory_t *memory);
 
-/** Build a graph if worthwhile, after streams have been given the plan:
- *  their copies are running, so the thread has time. */
+/** Build a graph if worthwhile, after the plan was submitted to streams: while
+ *  their copies run, the thread would only wait. */
 void uct_cuda_run_graphs_build_wanted(uct_cuda_run_graphs_t *graphs);
 
 /** Release the graphs of a transfer that has ended. */

@@ -18,10 +18,11 @@ typedef struct uct_cuda_run_rsc uct_cuda_run_rsc_t;
 
 
 /**
- * Directed link as used in one context. Transfers use it one after the other in
- * the order of submission, by either executor. If two shared it they would end
- * together and leave both links of a relayed path idle at the same time; in
- * order, one fills the first link while the one before drains the second.
+ * Directed link as used in one context. Transfers use it one after another in
+ * the order of submission, by either executor. If two transfers shared it, they
+ * would end together and leave both links of a relayed path idle at the same
+ * time. In order, one transfer fills the first link while the previous one
+ * drains the second.
  *
  * The link's stream keeps that order. Work outside the stream, that is graphs,
  * is ordered by events: it waits for an event after the stream's work, and
