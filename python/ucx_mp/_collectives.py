@@ -99,8 +99,8 @@ def put_in_front(libdir, libraries):
         return None             # nobody calls an MPI from Python
     name = chosen_mpi(names)
     if name is None:
-        return ('which MPI mpi4py will load cannot be seen (%s); '
-                'MPI4PY_MPIABI=openmpi or mpich says so, or start the program '
+        return ('it is unknown which MPI mpi4py will load (%s): set '
+                'MPI4PY_MPIABI=openmpi or mpich, or start the program '
                 'with ucx_mp_run mpirun' % (' or '.join(names) or
                                             'none that we know'))
     is_4 = has_mpi4(names[name]) if name in names else None

@@ -121,14 +121,14 @@ def put_module(children):
         except OSError as error:
             why = str(error)
     if why is not None:
-        say('the module stays out: %s' % why)
+        say('the module is not loaded: %s' % why)
         return False
 
     if children:
         folder = plain(libdir)
         if folder is None:
-            say('processes that this one starts do without the module: '
-                'LD_PRELOAD cannot have blanks or colons in its paths (%s)'
+            say('child processes run without the module: LD_PRELOAD cannot '
+                'have blanks or colons in its paths (%s)'
                 % shim)
         else:
             prepend('LD_PRELOAD', os.path.join(folder, PRELOAD))

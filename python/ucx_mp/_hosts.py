@@ -128,7 +128,7 @@ def examine(doctor, target):
         return
     words = agent_of(launcher, target, os.environ)
     if words is None:
-        doctor.look('nodes', 'not asked, since there is no ssh: %s'
+        doctor.look('nodes', 'not checked, since there is no ssh: %s'
                     % ', '.join(names))
         return
     install = doctor.install
@@ -145,10 +145,10 @@ def examine(doctor, target):
         lacks = [line[len('lacks '):] for line in lines
                  if line.startswith('lacks ')]
         if error:
-            doctor.look('node ' + name, 'cannot be asked: %s: %s' % (
+            doctor.look('node ' + name, 'cannot be checked: %s: %s' % (
                 words[0], error))
         elif lacks:
-            doctor.bad('node ' + name, 'has no %s: ranks there run without; '
+            doctor.bad('node ' + name, 'has no %s: ranks there run without it; '
                        'install ucx-mp there in the same place, or in a folder '
                        'that all nodes share' % ', '.join(lacks))
         elif text != own:
