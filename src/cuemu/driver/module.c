@@ -77,17 +77,19 @@ static void cuemu_tell_target(int target, int sm)
     }
 }
 
-/* Refuse PTX newer than 9.0, that of driver version 13.0, with a sentence in
-   `error`. PTX for a newer GPU is accepted, see cuemu_tell_target(). */
+/* Refuse PTX of a newer major version than that of driver 13.0, 9.0, with a
+   sentence in `error`. A GPU's driver refuses 9.1, too, but runs the machine
+   code that such a toolkit writes beside it. PTX for a newer GPU is accepted,
+   see cuemu_tell_target(). */
 static CUresult cuemu_text_check(const char *text, int sm, char *error)
 {
     int version = cuemu_text_number(text, ".version");
     int target  = cuemu_text_number(text, ".target");
 
-    if (version > 90) {
+    if (version >= 100) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "PTX %d.%d is newer than this driver", version / 10,
-                 version % 10);
+                 "PTX %d.%d is newer than this driver: use a toolkit of CUDA "
+                 "13 or older", version / 10, version % 10);
         return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     }
 

@@ -205,11 +205,12 @@ typedef struct {
     uint8_t  type;        /* REG: as it was declared */
     uint8_t  negated;     /* "!p" */
     uint8_t  space;       /* SYMBOL, ADDRESS of a symbol */
-    uint8_t  count;       /* VECTOR */
-    uint8_t  types[4];
+    uint8_t  count;       /* VECTOR, as are all arrays */
+    uint8_t  kinds[4], types[4];
     uint32_t reg;         /* REG, ADDRESS; NONE: no register */
     uint32_t second;      /* REG: the q of "p|q", or NONE */
-    uint32_t regs[4];     /* VECTOR */
+    uint32_t regs[4];
+    uint64_t values[4];
     int32_t  global;      /* SYMBOL: index of a module's variable, or -1 */
     uint64_t value;       /* IMM, F32, F64: bits; offset; LABEL: its number */
 } cuemu_ptx_operand_t;
@@ -318,6 +319,10 @@ int cuemu_ptx_is_signed(int type);
    register, or a constant. NONE if the operand has no such value. */
 uint32_t cuemu_ptx_source(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
                           int type);
+/* The same of a vector's element, as a register of that many bytes. */
+uint32_t cuemu_ptx_element(cuemu_ptx_kernel_t *k,
+                           const cuemu_ptx_operand_t *vector, unsigned i,
+                           unsigned width, int type);
 /* Return the register of a destination operand of a type, or NONE. */
 uint32_t cuemu_ptx_target(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
                           int type);

@@ -600,20 +600,19 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
             (data->count != in->count)) {
             return CUEMU_PTX_SYNTAX;
         }
-        in->width = 0;
+        in->width = (uint8_t)cuemu_ptx_type_width(type);
         for (i = 0; i < in->count; ++i) {
-            in->r[i] = data->regs[i];
-            if (data->regs[i] == CUEMU_PTX_NONE) {
-                if (is_store) {
-                    return CUEMU_PTX_NOT_KNOWN;
-                }
-                continue;
+            if (data->kinds[i] == CUEMU_PTX_OPERAND_REG) {
+                in->width = (uint8_t)cuemu_ptx_type_width(data->types[i]);
             }
-            if ((in->width != 0) &&
-                (in->width != cuemu_ptx_type_width(data->types[i]))) {
+        }
+        for (i = 0; i < in->count; ++i) {
+            in->r[i] = cuemu_ptx_element(k, data, i, in->width, type);
+            if ((is_store || (data->kinds[i] != CUEMU_PTX_OPERAND_NONE)) &&
+                ((in->r[i] == CUEMU_PTX_NONE) ||
+                 (!is_store && (data->regs[i] == CUEMU_PTX_NONE)))) {
                 return CUEMU_PTX_NOT_KNOWN;
             }
-            in->width = (uint8_t)cuemu_ptx_type_width(data->types[i]);
         }
     }
 

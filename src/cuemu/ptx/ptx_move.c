@@ -97,10 +97,11 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
         in->count = vector->count;
         in->r[0]  = cuemu_ptx_source(k, whole, type);
         for (i = 0; i < vector->count; ++i) {
-            in->r[1 + i] = vector->regs[i];
-            if ((vector->regs[i] != CUEMU_PTX_NONE) &&
-                (cuemu_ptx_type_width(vector->types[i]) * vector->count !=
-                 in->width)) {
+            in->r[1 + i] = cuemu_ptx_element(
+                    k, vector, i, in->width / vector->count, type);
+            if ((vector->kinds[i] != CUEMU_PTX_OPERAND_NONE) &&
+                ((in->r[1 + i] == CUEMU_PTX_NONE) ||
+                 (!in->how && (vector->regs[i] == CUEMU_PTX_NONE)))) {
                 return CUEMU_PTX_NOT_KNOWN;
             }
         }

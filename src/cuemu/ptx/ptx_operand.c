@@ -200,6 +200,26 @@ uint32_t cuemu_ptx_source(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
     }
 }
 
+uint32_t cuemu_ptx_element(cuemu_ptx_kernel_t *k,
+                           const cuemu_ptx_operand_t *vector, unsigned i,
+                           unsigned width, int type)
+{
+    const cuemu_ptx_operand_t number = {
+        .kind = vector->kinds[i], .value = vector->values[i]
+    };
+
+    switch (number.kind) {
+    case CUEMU_PTX_OPERAND_REG:
+        return (cuemu_ptx_type_width(vector->types[i]) == width) ?
+               vector->regs[i] : CUEMU_PTX_NONE;
+    case CUEMU_PTX_OPERAND_NONE:
+        return CUEMU_PTX_NONE;
+    default:
+        return cuemu_ptx_constant(k, width, CUEMU_PTX_FILL_IMM,
+                                  ptx_literal(&number, type), 0);
+    }
+}
+
 uint32_t cuemu_ptx_target(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
                           int type)
 {

@@ -1002,12 +1002,13 @@ static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
         if (ptx_parse_simple(ps, &element) != 0) {
             return -1;
         }
-        if ((op->count == 4) || ((element.kind != CUEMU_PTX_OPERAND_REG) &&
-                                 (element.kind != CUEMU_PTX_OPERAND_NONE))) {
+        if ((op->count == 4) || (element.kind > CUEMU_PTX_OPERAND_F64)) {
             return ptx_fail(ps, CUEMU_PTX_SYNTAX,
-                            "a vector of more than registers");
+                            "a vector of more than registers and numbers");
         }
+        op->kinds[op->count]  = element.kind;
         op->types[op->count]  = element.type;
+        op->values[op->count] = element.value;
         op->regs[op->count++] = (element.kind == CUEMU_PTX_OPERAND_REG) ?
                                 element.reg : CUEMU_PTX_NONE;
     } while (ptx_accept(ps, ','));

@@ -81,7 +81,10 @@ TEST_F(kernel_driver, invalid_ptx_is_refused)
         CU_OK(load_text(read("plain.ptx"))); /* sm_75 on a V100 */
         CU_OK(cuModuleUnload(m_module));
         EXPECT_EQ(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
-                  load_text(".version 9.9\n.target sm_60\n.address_size 64\n"));
+                  load_text(".version 10.0\n.target sm_60\n"
+                            ".address_size 64\n"));
+        CU_OK(load_text(".version 9.9\n.target sm_60\n.address_size 64\n"));
+        CU_OK(cuModuleUnload(m_module));
 
         /* The error names the word and its line, counted from 1 */
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,

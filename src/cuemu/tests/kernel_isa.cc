@@ -921,6 +921,38 @@ TEST_F(kernel_isa, loads_extend_and_stores_cut)
     });
 }
 
+/* As nvcc 13.2 and later write them */
+TEST_F(kernel_isa, numbers_in_vectors)
+{
+    run(1, [&](int) {
+        char log[512] = "";
+
+        expect(
+                module("mov.b64 %rd3, {%t, 7}; mov.b64 {%r1, _}, %rd3;\n"
+                       "cvt.u16.u32 %h1, %t; mov.u64 %rd4, buffer;\n"
+                       "mul.wide.u32 %rd5, %t, 16; add.s64 %rd4, %rd4, %rd5;\n"
+                       "st.shared.v2.b64 [%rd4], {99, %rd3};\n"
+                       "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%rd4];\n"
+                       "mad.lo.u32 %r1, %r2, 5, %r1; add.u32 %r1, %r1, %r3;\n"
+                       "mad.lo.u32 %r1, %r4, 3, %r1; add.u32 %r1, %r1, %r5;\n"
+                       "st.shared.v4.u8 [%rd4], {1, %h1, -1, 0};\n"
+                       "st.shared.v2.f32 [%rd4+8], {1, 0f3F000000};\n"
+                       "ld.shared.v4.b32 {%r2, %r3, %r4, %r5}, [%rd4];\n"
+                       "xor.b32 %r1, %r1, %r2; xor.b32 %r1, %r1, %r4;\n"
+                       "xor.b32 %r1, %r1, %r5; st.global.u32 [%out], %r1;",
+                       ".shared .align 16 .b8 buffer[512];\n"), 32,
+                [](uint32_t i) {
+            return (99 * 5 + 3 * i + 7 + i) ^ (0xff0001 | (i << 8)) ^
+                   0x3f800000 ^ 0x3f000000;
+        });
+        for (const char *bad : {"ld.global.v2.u32 {%r1, 5}, [%out];",
+                                "mov.b64 {%r1, 5}, %rd1;"}) {
+            EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                      load_logged(module(bad), log, sizeof(log)));
+        }
+    });
+}
+
 /* Bits of words: fields, counts, shifts and comparisons, signed and not */
 TEST_F(kernel_isa, bits_of_words)
 {
