@@ -12,6 +12,7 @@
 #include "cuemu_gate.h"
 #include "cuemu_kernel.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,10 +29,12 @@
    trip, assumed */
 #define CUEMU_KERNEL_PEER_TIME (1 * CUEMU_PS_PER_US)
 
-/* Instructions of all threads per second and multiprocessor: four schedulers,
-   32 threads each, at 1.4 GHz (data sheets of V100 to H200: 1.38 to 1.98
-   GHz) */
-#define CUEMU_KERNEL_SM_RATE 179e9
+/* Instructions of a thread per second: 1.4 GHz (data sheets of V100 to H200:
+   1.38 to 1.98 GHz) */
+#define CUEMU_KERNEL_RATE 1.4e9
+
+/* Threads that a multiprocessor runs at once: four schedulers, 32 each */
+#define CUEMU_SM_LANES 128
 
 /* Default of cuemu_kernel_limit(), more than any test runs */
 #define CUEMU_KERNEL_LIMIT 20000000000ull
@@ -216,6 +219,13 @@ static void cuemu_flow_copy(cuemu_flows_t *flows, int src, int dst,
     }
 }
 
+/* Return the number of threads of a block. */
+static uint64_t cuemu_job_block_threads(const cuemu_job_t *job)
+{
+    return (uint64_t)job->launch.block[0] * job->launch.block[1] *
+           job->launch.block[2];
+}
+
 /* Add the operations whose end is the kernel's end: its accesses to each place,
    and its instructions. `scale`: number of all blocks divided by those run so
    far. */
@@ -227,8 +237,10 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
     int sm_count             = node->gpus[gpu].sm_count;
     double busy = (double)((job->blocks < (uint64_t)sm_count) ?
                            (int)job->blocks : sm_count);
+    double lanes = (double)cuemu_job_block_threads(job) *
+                   ceil((double)job->blocks / sm_count);
     double seconds = (double)job->count.instructions * scale /
-                     (busy * CUEMU_KERNEL_SM_RATE);
+                     (busy * CUEMU_KERNEL_RATE * fmin(lanes, CUEMU_SM_LANES));
     cuemu_op_desc_t desc = {.kind = CUEMU_OP_DELAY};
     double read, written, rate;
 
@@ -259,13 +271,6 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
         }
     }
     cuemu_flow_add(flows, &desc);
-}
-
-/* Return the number of threads of a block. */
-static uint64_t cuemu_job_block_threads(const cuemu_job_t *job)
-{
-    return (uint64_t)job->launch.block[0] * job->launch.block[1] *
-           job->launch.block[2];
 }
 
 /*

@@ -56,6 +56,7 @@ typedef enum {
     CUEMU_PTX_BRANCH_INDEX, /* through a table of targets */
     CUEMU_PTX_EXIT,
     CUEMU_PTX_BARRIER,
+    CUEMU_PTX_CLOCK,        /* reads the number of instructions so far */
     CUEMU_PTX_WARP          /* waits for the warp's other threads, then `run` */
 } cuemu_ptx_kind_t;
 

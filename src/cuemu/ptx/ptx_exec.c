@@ -350,6 +350,11 @@ static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
                     ptx_push(g, pc + 1, mask & ~m, 0);
                 }
                 goto out;
+            case CUEMU_PTX_CLOCK:
+                block->count->instructions += done;
+                in->run(g, in, m);
+                block->count->instructions -= done;
+                break;
             default: /* WARP */
                 if (!complete && !ptx_is_complete(g, in, m)) {
                     if (mask != m) {

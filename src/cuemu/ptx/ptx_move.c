@@ -42,7 +42,7 @@ static void ptx_mov_clock(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                   block->launch->clock(block->launch->arg);
 
     /* The GPU's clock advances while the emulated clock stands still */
-    ns += block->count->instructions;
+    ns += block->count->instructions + block->slept;
     CUEMU_PTX_FOR_EACH(m, {
         memcpy(g->reg + in->r[0] + i * in->width, &ns, in->width);
     })
@@ -83,6 +83,7 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
     in->width = (uint8_t)cuemu_ptx_type_width(type);
     if (st->op[1].kind == CUEMU_PTX_OPERAND_CLOCK) {
         in->run  = ptx_mov_clock;
+        in->kind = CUEMU_PTX_CLOCK;
         in->r[0] = cuemu_ptx_target(k, &st->op[0], type);
         return ((in->r[0] != CUEMU_PTX_NONE) && (in->width >= 4)) ?
                CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;

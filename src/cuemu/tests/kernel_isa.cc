@@ -501,6 +501,44 @@ TEST_F(kernel_isa, a_block_waits_for_its_own_store)
     });
 }
 
+TEST_F(kernel_isa, clocks_advance)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u64 %rd3, %clock64; add.u32 %r1, %t, 1;\n"
+                       "mov.u64 %rd4, %clock64; nanosleep.u32 5000;\n"
+                       "mov.u64 %rd5, %globaltimer; sub.u64 %rd5, %rd5, %rd4;\n"
+                       "setp.gt.u64 %p1, %rd4, %rd3;\n"
+                       "setp.ge.and.u64 %p1, %rd5, 5000, %p1;\n"
+                       "selp.u32 %r1, 1, 0, %p1; st.global.u32 [%out], %r1;"),
+                32, [](uint32_t) { return 1u; });
+    });
+}
+
+/* A thread issues no more than one instruction per clock */
+TEST_F(kernel_isa, a_thread_that_counts_clocks_takes_its_time)
+{
+    run(1, [&](int) {
+        CUevent begin, end;
+        float ms;
+
+        use(0);
+        load_text(module("mov.u64 %rd3, %clock64;\n"
+                         "$AGAIN: mov.u64 %rd4, %clock64;\n"
+                         "sub.u64 %rd4, %rd4, %rd3;\n"
+                         "setp.lt.u64 %p1, %rd4, 1000000; @%p1 bra $AGAIN;"));
+        CU_OK(cuEventCreate(&begin, 0));
+        CU_OK(cuEventCreate(&end, 0));
+        CU_OK(cuEventRecord(begin, nullptr));
+        CU_OK(try_launch(function("k"), 1, 1, 0, nullptr, (CUdeviceptr)0));
+        CU_OK(cuEventRecord(end, nullptr));
+        CU_OK(cuEventSynchronize(end));
+        CU_OK(cuEventElapsedTime(&ms, begin, end));
+        EXPECT_LT(0.5, ms); /* 1e6 clocks at 1.4 GHz: 0.71 ms */
+        EXPECT_GT(1.0, ms);
+    });
+}
+
 /* Masks of bits, as the manual's pseudo code makes them */
 TEST_F(kernel_isa, bit_masks)
 {
