@@ -11,15 +11,20 @@
 
 #include "nvml_toolkit.h"
 
-#include <cuemu_core.h>
+#include "../driver/cuemu_session.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #define CUEMU_NVML_DRIVER    "580.65.06"
 #define CUEMU_NVML_CUDA      13000
@@ -175,6 +180,70 @@ static unsigned long long cuemu_nvml_memory(const cuemu_gpu_t *gpu)
 
     return ((limit > 0) && (limit < gpu->memory_bytes)) ? limit :
                                                           gpu->memory_bytes;
+}
+
+/* Map the session's state, NULL if no process has made it. */
+static const cuemu_shared_t *cuemu_nvml_map(void)
+{
+    const char *dir = getenv("CUEMU_SESSION");
+    const cuemu_shared_t *sh;
+    char path[300];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/state", (dir == NULL) ? "" : dir);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return NULL;
+    }
+    sh = mmap(NULL, sizeof(*sh), PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    return (sh == MAP_FAILED) ? NULL : sh;
+}
+
+/* List the living processes that have memory of a GPU. Return their number. */
+static unsigned
+cuemu_nvml_processes(const cuemu_gpu_t *gpu,
+                     nvmlProcessInfo_t infos[CUEMU_MAX_PROCS])
+{
+    const int32_t index      = (int32_t)(gpu - cuemu_nvml.node.gpus);
+    const cuemu_shared_t *sh = cuemu_nvml_map();
+    unsigned num             = 0;
+    int slot, i, pid;
+
+    for (slot = 0; (sh != NULL) && (slot < CUEMU_MAX_PROCS); ++slot) {
+        pid = sh->slots[slot].pid;
+        if ((pid == 0) || ((kill(pid, 0) != 0) && (errno == ESRCH))) {
+            continue;
+        }
+        infos[num] = (nvmlProcessInfo_t){.pid               = (unsigned)pid,
+            .gpuInstanceId     = ~0u,
+            .computeInstanceId = ~0u
+        };
+        for (i = 0; i < CUEMU_MAX_EXTENTS; ++i) {
+            if ((sh->extents[i].id != 0) && (sh->extents[i].gpu == index) &&
+                (sh->extents[i].owner == slot)) {
+                infos[num].usedGpuMemory += sh->extents[i].size;
+            }
+        }
+        num += (infos[num].usedGpuMemory > 0);
+    }
+    if (sh != NULL) {
+        munmap((void*)sh, sizeof(*sh));
+    }
+    return num;
+}
+
+/* Return the memory of a GPU that processes have, in bytes. */
+static unsigned long long cuemu_nvml_used(const cuemu_gpu_t *gpu)
+{
+    nvmlProcessInfo_t infos[CUEMU_MAX_PROCS];
+    unsigned num            = cuemu_nvml_processes(gpu, infos);
+    unsigned long long used = 0;
+
+    while (num-- > 0) {
+        used += infos[num].usedGpuMemory;
+    }
+    return used;
 }
 
 /* Find a link; errors: NOT_SUPPORTED (the GPU has none), INVALID_ARGUMENT. */
@@ -395,8 +464,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     CUEMU_NVML_GPU(device, gpu, memory == NULL);
     memory->total = cuemu_nvml_memory(gpu);
-    memory->used  = 0;
-    memory->free  = memory->total;
+    memory->used  = cuemu_nvml_used(gpu);
+    memory->free  = memory->total - memory->used;
     return NVML_SUCCESS;
 }
 
@@ -409,8 +478,39 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
     }
     memory->total    = cuemu_nvml_memory(gpu) + CUEMU_NVML_RESERVED;
     memory->reserved = CUEMU_NVML_RESERVED;
-    memory->used     = 0;
-    memory->free     = cuemu_nvml_memory(gpu);
+    memory->used     = cuemu_nvml_used(gpu);
+    memory->free     = cuemu_nvml_memory(gpu) - memory->used;
+    return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                     unsigned *infoCount,
+                                                     nvmlProcessInfo_t *infos)
+{
+    nvmlProcessInfo_t list[CUEMU_MAX_PROCS];
+    unsigned room, num;
+
+    CUEMU_NVML_GPU(device, gpu, (infoCount == NULL) ||
+                   ((*infoCount > 0) && (infos == NULL)));
+    room       = *infoCount;
+    num        = cuemu_nvml_processes(gpu, list);
+    *infoCount = num;
+    if (room < num) {
+        return NVML_ERROR_INSUFFICIENT_SIZE;
+    }
+    if (num > 0) {
+        memcpy(infos, list, num * sizeof(*list));
+    }
+    return NVML_SUCCESS;
+}
+
+/* Nothing draws on an emulated GPU. */
+nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
+                                                      unsigned *infoCount,
+                                                      nvmlProcessInfo_t *infos)
+{
+    CUEMU_NVML_GPU(device, gpu, infoCount == NULL);
+    *infoCount = 0;
     return NVML_SUCCESS;
 }
 

@@ -10,7 +10,9 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -213,6 +215,75 @@ TEST(nvml, pcie_only_reports_pairs_without_peer_access)
               CALL(lib, nvmlDeviceGetNvLinkState, gpu[0], 0, &state));
     EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED,
               CALL(lib, nvmlDeviceGetNvLinkVersion, gpu[0], 0, &value));
+}
+
+/* A child allocates memory and waits; then it is killed. */
+TEST(nvml, memory_of_processes)
+{
+    const std::string session = "/dev/shm/cuemu_nvml_" +
+                                std::to_string(getpid());
+    std::string driver        = nvml_library::path();
+    nvmlProcessInfo_t infos[2];
+    unsigned count = 0;
+    nvmlMemory_t memory;
+    nvmlDevice_t gpu[2];
+    char done = 0;
+    int fds[2];
+
+    driver.replace(driver.rfind('/'), std::string::npos, "/libcuda.so.1");
+    setenv("CUEMU_SESSION", session.c_str(), 1);
+    nvml_library lib("beluga");
+    ASSERT_EQ(NVML_SUCCESS, CALL(lib, nvmlInit_v2));
+    for (unsigned i = 0; i < 2; ++i) {
+        ASSERT_EQ(NVML_SUCCESS,
+                  CALL(lib, nvmlDeviceGetHandleByIndex_v2, i, &gpu[i]));
+    }
+    EXPECT_EQ(NVML_SUCCESS, CALL(lib, nvmlDeviceGetComputeRunningProcesses_v3,
+                                 gpu[1], &count, NULL));
+    EXPECT_EQ(0u, count);
+
+    ASSERT_EQ(0, pipe(fds));
+    pid_t pid = fork();
+    if (pid == 0) {
+        void *cuda = dlopen(driver.c_str(), RTLD_NOW), *ctx, *ptr;
+        auto call  = [cuda](const char *name, auto... args) {
+            return ((int (*)(decltype(args)...))dlsym(cuda, name))(args...);
+        };
+
+        done = (call("cuInit", 0u) == 0) &&
+               (call("cuDevicePrimaryCtxRetain", &ctx, 1) == 0) &&
+               (call("cuCtxSetCurrent", ctx) == 0) &&
+               (call("cuMemAlloc_v2", &ptr, (size_t)64 << 20) == 0);
+        (void)!write(fds[1], &done, 1);
+        pause();
+    }
+    ASSERT_EQ(1, read(fds[0], &done, 1));
+    EXPECT_EQ(1, done);
+    EXPECT_EQ(NVML_ERROR_INSUFFICIENT_SIZE,
+              CALL(lib, nvmlDeviceGetComputeRunningProcesses_v3, gpu[1],
+                   &count, NULL));
+    EXPECT_EQ(1u, count);
+    count = 2;
+    EXPECT_EQ(NVML_SUCCESS, CALL(lib, nvmlDeviceGetComputeRunningProcesses_v3,
+                                 gpu[1], &count, infos));
+    EXPECT_EQ(1u, count);
+    EXPECT_EQ((unsigned)pid, infos[0].pid);
+    EXPECT_LE(64ull << 20, infos[0].usedGpuMemory);
+    EXPECT_EQ(NVML_SUCCESS,
+              CALL(lib, nvmlDeviceGetMemoryInfo, gpu[1], &memory));
+    EXPECT_EQ(infos[0].usedGpuMemory, memory.used);
+    EXPECT_EQ(memory.total, memory.used + memory.free);
+    EXPECT_EQ(NVML_SUCCESS,
+              CALL(lib, nvmlDeviceGetMemoryInfo, gpu[0], &memory));
+    EXPECT_EQ(0u, memory.used);
+
+    kill(pid, SIGKILL);
+    EXPECT_EQ(pid, waitpid(pid, NULL, 0));
+    EXPECT_EQ(NVML_SUCCESS,
+              CALL(lib, nvmlDeviceGetMemoryInfo, gpu[1], &memory));
+    EXPECT_EQ(0u, memory.used);
+    unsetenv("CUEMU_SESSION");
+    EXPECT_EQ(0, system(("rm -rf " + session).c_str()));
 }
 
 TEST(nvml, a_missing_node_is_a_missing_driver)
