@@ -194,19 +194,22 @@ CUDART_FORWARD_STREAM(cudaMemsetAsync,
                       cuMemsetD8Async(CUEMU_PTR(ptr), (unsigned char)value,
                                       count, stream))
 
-/* Check the arguments of a hint. Hints have no effect: managed memory is always
-   in host memory here. `where` is a device, or negative for the host
-   (cudaCpuDeviceId). */
+/* Check the arguments of a hint, which is for managed memory. Hints have no
+   effect: managed memory is always in host memory here. `where` is a device, or
+   negative for the host (cudaCpuDeviceId). */
 static cuemu_cudart_error_t cuemu_cudart_hint(const void *ptr, int where)
 {
     cuemu_cudart_error_t error = cuemu_cudart_enter();
-    int count                  = 0;
+    int count                  = 0, is_managed = 1;
 
     if (error == CUDART_SUCCESS) {
         error = (cuemu_cudart_error_t)cuDeviceGetCount(&count);
+        (void)cuPointerGetAttribute(&is_managed,
+                                    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                    CUEMU_PTR(ptr));
     }
     if (error == CUDART_SUCCESS) {
-        error = (ptr == NULL)    ? CUDART_INVALID_VALUE :
+        error = ((ptr == NULL) || !is_managed) ? CUDART_INVALID_VALUE :
                 (where >= count) ? CUDART_INVALID_DEVICE : CUDART_SUCCESS;
     }
     return cuemu_cudart_return(error);

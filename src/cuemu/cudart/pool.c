@@ -57,3 +57,30 @@ CUDART_FORWARD_PLAIN(cudaMemPoolGetAccess,
                      cuMemPoolGetAccess(flags, pool, location))
 CUDART_FORWARD_PLAIN(cudaMemPoolTrimTo, (CUmemoryPool pool, size_t keep),
                      cuMemPoolTrimTo(pool, keep))
+CUDART_FORWARD_PLAIN(cudaMemPoolExportToShareableHandle,
+                     (void *handle, CUmemoryPool pool, int type,
+                      unsigned flags),
+                     cuMemPoolExportToShareableHandle(
+                             handle, pool, (CUmemAllocationHandleType)type,
+                             flags))
+CUDART_FORWARD_PLAIN(cudaMemPoolImportFromShareableHandle,
+                     (CUmemoryPool *pool, void *handle, int type,
+                      unsigned flags),
+                     cuMemPoolImportFromShareableHandle(
+                             pool, handle, (CUmemAllocationHandleType)type,
+                             flags))
+CUDART_FORWARD_PLAIN(cudaMemPoolExportPointer,
+                     (CUmemPoolPtrExportData *data, void *ptr),
+                     cuMemPoolExportPointer(data, (CUdeviceptr)(uintptr_t)ptr))
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemPoolImportPointer(void **ptr, CUmemoryPool pool,
+                         CUmemPoolPtrExportData *data)
+{
+    CUdeviceptr dptr = 0;
+
+    if (ptr == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    CUEMU_CUDART_ADDRESS(ptr, dptr, cuMemPoolImportPointer(&dptr, pool, data));
+}

@@ -754,7 +754,7 @@ CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
         return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
     }
 
-    *blocks = (threads > CUEMU_BLOCK_THREADS) ? 0 :
+    *blocks = ((unsigned)threads > cuemu_function_threads(function)) ? 0 :
               (int)cuemu_function_blocks(function, (uint64_t)threads, shared);
     return CUDA_SUCCESS;
 }

@@ -668,6 +668,32 @@ TEST_P(cudart, pools_report_their_memory)
     EXPECT_EQ(101, call("cudaGetLastError"));
 }
 
+/* cudaMemPoolProps, for descriptors */
+TEST_P(cudart, pools_are_exported)
+{
+    struct {
+        int      type, handles, where, id;
+        void    *attributes;
+        uint64_t rest[8];
+    } props = {1, 1, 1, 0, nullptr, {0}};
+    void *pool, *other, *ptr, *no_stream = nullptr;
+    char data[64];
+    int fd = -1;
+
+    ASSERT_EQ(0, call("cudaMemPoolCreate", &pool, &props));
+    ASSERT_EQ(0, call("cudaMallocFromPoolAsync", &ptr, (size_t)4096, pool,
+                      no_stream));
+    EXPECT_EQ(0, call("cudaMemPoolExportToShareableHandle", &fd, pool, 1, 0u));
+    EXPECT_LE(0, fd);
+    EXPECT_EQ(0, call("cudaMemPoolExportPointer", data, ptr));
+    EXPECT_EQ(0, call("cudaMemPoolImportFromShareableHandle", &other,
+                      (void*)(intptr_t)fd, 1, 0u));
+    EXPECT_EQ(0, call("cudaMemPoolDestroy", other));
+    close(fd);
+    EXPECT_EQ(0, call("cudaFreeAsync", ptr, no_stream));
+    EXPECT_EQ(0, call("cudaMemPoolDestroy", pool));
+}
+
 /* Pageable memory where the kind names device memory is refused; page-locked,
    managed and device memory are taken by either name (H200, driver 580). */
 TEST_P(cudart, copies_need_a_kind_that_fits)
@@ -764,14 +790,16 @@ TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
 /* Arguments of hints are checked, although the hints have no effect. */
 TEST_P(cudart, hints_for_managed_memory)
 {
-    void *ptr = nullptr, *none = nullptr;
+    void *ptr = nullptr, *none = nullptr, *plain = nullptr;
     size_t size   = 4096;
     struct {
         int type, id;
     } place = {1, 0}, far = {1, 99};
 
     ASSERT_EQ(0, call("cudaMallocManaged", &ptr, size, 1u));
+    ASSERT_EQ(0, call("cudaMalloc", &plain, size));
     if (is_13()) {
+        EXPECT_EQ(1, call("cudaMemAdvise", plain, size, 1, place));
         EXPECT_EQ(0, call("cudaMemPrefetchAsync", ptr, size, place, 0u, none));
         EXPECT_EQ(101, call("cudaMemPrefetchAsync", ptr, size, far, 0u, none));
         EXPECT_EQ(0, call("cudaMemAdvise", ptr, size, 1, place));
@@ -782,7 +810,9 @@ TEST_P(cudart, hints_for_managed_memory)
         EXPECT_EQ(101, call("cudaMemPrefetchAsync", ptr, size, 99, none));
         EXPECT_EQ(0, call("cudaMemAdvise", ptr, size, 1, 0));
         EXPECT_EQ(1, call("cudaMemAdvise", ptr, size, -1, 0));
+        EXPECT_EQ(1, call("cudaMemPrefetchAsync", plain, size, 0, none));
     }
+    EXPECT_EQ(0, call("cudaFree", plain));
     EXPECT_EQ(0, call("cudaFree", ptr));
 }
 

@@ -120,6 +120,7 @@ TEST_F(kernel_driver, invalid_launches_are_refused)
     run(1, [&](int) {
         CUfunction func;
         CUcontext ctx;
+        int blocks = -1;
 
         use(0);
         CU_OK(load_text(module_of(NUMBER)));
@@ -152,6 +153,9 @@ TEST_F(kernel_driver, invalid_launches_are_refused)
         CU_OK(try_launch(function("go"), 1, 64, 0, s, ptr));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                   try_launch(function("go"), 1, 65, 0, s, ptr));
+        CU_OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                &blocks, function("go"), 65, 0));
+        EXPECT_EQ(0, blocks);
 
         /* A stream of another context */
         CU_OK(cuCtxGetCurrent(&ctx));
