@@ -168,10 +168,11 @@ CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
 
     if (((id == NULL) || (memcmp(id->bytes, nvrtc, sizeof(id->bytes)) != 0)) &&
         !__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
-        fprintf(stderr, "cuemu: this program has NVIDIA's CUDA runtime in it "
-                        "and no symbol table, so that the emulated one cannot "
-                        "take its place: keep the symbols (no strip, no -s), "
-                        "or link with -cudart shared\n");
+        fprintf(stderr, "cuemu: this program, or a library that it has "
+                        "loaded, contains NVIDIA's CUDA runtime without a "
+                        "symbol table, so that the emulated one cannot take "
+                        "its place: keep the symbols (no strip, no -s), or "
+                        "link with -cudart shared\n");
     }
 
     if (table != NULL) {

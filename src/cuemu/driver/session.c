@@ -492,7 +492,8 @@ static int cuemu_session_load_node(cuemu_node_t *node)
 
     if (getenv("CUEMU_NODE") == NULL) {
         fprintf(stderr, "cuemu: CUEMU_NODE is not set: it names the node to "
-                        "emulate (a file, or for instance \"beluga\")\n");
+                        "emulate (a file, or for instance \"beluga\"); "
+                        "ucx_mp_run sets it, tox and env -i remove it\n");
         return -1;
     }
 

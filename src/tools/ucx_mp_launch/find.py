@@ -724,9 +724,11 @@ class Target:
         if os.path.isdir(word):
             raise SetupError('%s is a folder, not a program' % word,
                              EXIT_NOT_FOUND)
-        if os.path.exists(word):
+        if os.path.exists(word) and not os.access(word, os.X_OK):
             raise SetupError('%s is not executable' % word, EXIT_NOT_FOUND)
-        raise SetupError('%s: command not found' % word, EXIT_NOT_FOUND)
+        raise SetupError('%s: command not found%s' % (
+            word, ' in PATH; ./%s is here' % word if os.path.exists(word) else
+            ''), EXIT_NOT_FOUND)
 
     def _find_programs(self):
         """Find launcher and candidate programs in the command's words."""
