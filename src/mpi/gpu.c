@@ -4,6 +4,7 @@
 #include <mpi/module.h>
 #include <mpi/symbols.h>
 #include <uct/cuda/base/capture.h>
+#include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/pointer.h>
 
 #include <dlfcn.h>
@@ -388,7 +389,13 @@ CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size)
 
 void ucx_mp_mpi_gpu_free(CUdeviceptr address)
 {
-    (void)driver.cuMemFree(address);
+    CUcontext ctx;
+
+    if ((copy_context((void*)address, &ctx) == CUDA_SUCCESS) &&
+        (driver.cuCtxPushCurrent(ctx) == CUDA_SUCCESS)) {
+        uct_cuda_device_memory_free(&driver, address);
+        (void)driver.cuCtxPopCurrent(&ctx);
+    }
 }
 
 bool ucx_mp_mpi_gpu_kernels(ucx_mp_kernels_driver_t *kernels)

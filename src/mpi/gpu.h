@@ -92,7 +92,8 @@ bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length);
    failure. */
 CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
 
-/* Free memory of ucx_mp_mpi_gpu_alloc(); an error is ignored. */
+/* Free memory of ucx_mp_mpi_gpu_alloc() without waiting for the program's GPU
+   work, which may wait for the program. An error is ignored. */
 void ucx_mp_mpi_gpu_free(CUdeviceptr address);
 
 /* Fill in the driver functions that load and launch kernels (src/kernels).

@@ -1,35 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/base/device_memory.h>
 
-#include <uct/cuda/base/driver.h>
+#include <stdbool.h>
 
 
-static void free_memory(CUdeviceptr address, bool is_waited)
+static void free_memory(const uct_cuda_driver_t *driver, CUdeviceptr address,
+                        bool is_waited)
 {
-    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+    CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     CUstream stream;
 
-    if ((uct_cuda_driver_get()->cuMemFreeAsync != NULL) &&
-        (UCT_CUDA_CALL_NOLOG(cuStreamCreate, &stream,
-                             CU_STREAM_NON_BLOCKING) == UCS_OK)) {
-        status = UCT_CUDA_CALL_NOLOG(cuMemFreeAsync, address, stream);
+    if ((driver->cuMemFreeAsync != NULL) &&
+        (driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) ==
+         CUDA_SUCCESS)) {
+        result = driver->cuMemFreeAsync(address, stream);
         if (is_waited) {
-            (void)UCT_CUDA_CALL_NOLOG(cuStreamSynchronize, stream);
+            (void)driver->cuStreamSynchronize(stream);
         }
-        (void)UCT_CUDA_CALL(cuStreamDestroy, stream);
+        (void)driver->cuStreamDestroy(stream);
     }
 
-    if (status != UCS_OK) {
-        (void)UCT_CUDA_CALL(cuMemFree, address);
+    if (result != CUDA_SUCCESS) {
+        (void)driver->cuMemFree(address);
     }
 }
 
-void uct_cuda_device_memory_free(CUdeviceptr address)
+void uct_cuda_device_memory_free(const uct_cuda_driver_t *driver,
+                                 CUdeviceptr address)
 {
-    free_memory(address, false);
+    free_memory(driver, address, false);
 }
 
-void uct_cuda_device_memory_free_imported(CUdeviceptr address)
+void uct_cuda_device_memory_free_imported(const uct_cuda_driver_t *driver,
+                                          CUdeviceptr address)
 {
-    free_memory(address, true);
+    free_memory(driver, address, true);
 }

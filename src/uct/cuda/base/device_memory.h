@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GPU memory of the module that can be freed while the GPU is busy. */
+/*
+ * GPU memory that can be freed while the GPU is busy. The module and the MPI
+ * interposition library share this file, each with its own table of the driver.
+ */
 #ifndef UCT_CUDA_BASE_DEVICE_MEMORY_H
 #define UCT_CUDA_BASE_DEVICE_MEMORY_H
 
-#include <cuda.h>
+#include <uct/cuda/base/driver_table.h>
 
 
 /**
@@ -13,12 +16,14 @@
  * cuMemFree() waits for all work queued by the program on the GPU, which may
  * wait for the program, and blocks every other call of the context meanwhile
  * (H100, driver 580). cuMemFreeAsync() in an empty stream does not; drivers
- * before CUDA 11.2 lack it. Failures are logged.
+ * before CUDA 11.2 lack it. Failures are ignored.
  */
-void uct_cuda_device_memory_free(CUdeviceptr address);
+void uct_cuda_device_memory_free(const uct_cuda_driver_t *driver,
+                                 CUdeviceptr address);
 
 /** Free memory of another process's pool. The driver unmaps it from this
  *  process only at a synchronization: wait for a stream with no other work. */
-void uct_cuda_device_memory_free_imported(CUdeviceptr address);
+void uct_cuda_device_memory_free_imported(const uct_cuda_driver_t *driver,
+                                          CUdeviceptr address);
 
 #endif

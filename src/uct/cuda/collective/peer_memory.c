@@ -380,7 +380,7 @@ static void scratch_free(memory_t *memory, bool is_alive)
 
     export_drop(memory, SCRATCH);
     if (is_alive && (scratch->base != 0)) {
-        uct_cuda_device_memory_free(scratch->base);
+        uct_cuda_device_memory_free(uct_cuda_driver_get(), scratch->base);
     }
     scratch->base = 0;
     scratch->size = 0;
