@@ -276,6 +276,34 @@ static void busy_grow(void)
     }
 }
 
+/* Sum small buffers at addresses where others have been freed: they share a
+   block of memory with one that stays, and the other ranks still map the freed
+   ones. */
+static void busy_small(void)
+{
+    const size_t size = 64 << 10;
+    void *stays       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    void *from, *to;
+    int round;
+
+    for (round = 0; round < 2; ++round) {
+        from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+        to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+        if (round == 1) {
+            busy_wait();
+        }
+        busy_allreduce("MPI_Allreduce of small buffers", MPI_COMM_WORLD,
+                       MPI_SUM, from, to, size);
+        if (round == 1) {
+            busy_release();
+        }
+        MPI_Barrier(MPI_COMM_WORLD); /* no rank reads them any more */
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, from);
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, to);
+    }
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, stays);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const streams[] = {"blocking", "non-blocking", "legacy",
@@ -307,6 +335,7 @@ int main(int argc, char **argv)
     busy_run(old);
     busy_release();
     busy_grow();
+    busy_small();
     MPI_Allreduce(&busy.wrong, &wrong, 1, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
     if (busy.rank == 0) {

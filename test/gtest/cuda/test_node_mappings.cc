@@ -302,13 +302,37 @@ TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
     EXPECT_FALSE(lent->closed);
     uct_cuda_node_cache_put(used, true);
 
-    /* Closed at once, since the driver puts small allocations into blocks */
+    /* The driver puts small allocations into blocks */
+    driver.fail = "cuIpcOpenMemHandle";
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
     EXPECT_TRUE(lent->closed);
     EXPECT_EQ(1u, driver.mapped.size());
     uct_cuda_node_cache_put_weak(lent, true);
     uct_cuda_node_cache_put(mapping, true);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
+}
+
+/* Closing a mapping waits for the GPU's work, which may wait for the program */
+TEST_F(IpcCache, a_collective_closes_nothing_on_a_busy_gpu)
+{
+    uct_cuda_node_mapping_t *mapping = nullptr;
+    uct_cuda_node_handle_t second    = handle(0x10000, 2);
+
+    driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
+        fake->done.erase(event);
+        return CUDA_SUCCESS;
+    };
+    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
+    uct_cuda_node_cache_collective(true);
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_node_cache_get(&second, 0, &mapping));
+    uct_cuda_node_cache_collective(false);
+    EXPECT_EQ(1u, driver.mapped.size());
+
+    /* No call closes what the driver does not mind */
+    uct_cuda_node_cache_put(get(second), true);
+    EXPECT_EQ(2u, driver.mapped.size());
 }
 
 /* A range and its pieces have the same addresses while both exist, also if the

@@ -21,6 +21,9 @@
  * this many others were mapped */
 #define MAX_UNUSED 256
 
+/* Time that an idle GPU needs to answer, with a margin (ns) */
+#define IDLE_WAIT_NS (100 * 1000)
+
 /* Time limit for closing mappings in one check (ns) */
 #define MAX_LOOK_NS (1000ul * 1000)
 
@@ -394,22 +397,51 @@ static bool has_no_descriptor(ucs_status_t status)
            (status == UCS_ERR_EXCEEDS_LIMIT);
 }
 
-/* Close mappings that may prevent the driver from opening a handle: first all
- * kept ones, then the peer's idle ones. This waits for work in their contexts.
- * @param step  0 before the first call; how far the calls have come.
- * @return false: nothing is left to close */
-static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
-                     unsigned *step)
+/* Return whether closing mappings may wait for work in the current context. A
+ * collective does not wait: it falls back if the GPU is busy. */
+static bool may_wait(ucs_status_t *status_p)
 {
+    if (in_collective && !uct_cuda_ctx_is_idle(IDLE_WAIT_NS)) {
+        *status_p = UCS_ERR_BUSY;
+        return false;
+    }
+
+    return true;
+}
+
+/* Close mappings that may prevent the driver from opening a handle: first those
+ * replaced by its memory, then all kept ones, then the peer's idle ones. This
+ * waits for work in their contexts.
+ * @param step      0 before the first call; how far the calls have come.
+ * @param status_p  Set to UCS_ERR_BUSY if the GPU is busy.
+ * @return false: nothing was closed */
+static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
+                     unsigned *step, ucs_status_t *status_p)
+{
+    ucs_status_t status;
+
     if (*step == 0) {
-        *step = 1;
+        *step  = 1;
+        status = uct_cuda_node_unmap_replaced(handle, in_collective);
+        if (status != UCS_ERR_NO_ELEM) {
+            *status_p = status;
+            return status == UCS_OK;
+        }
+    }
+
+    if (!may_wait(status_p)) {
+        return false;
+    }
+
+    if (*step == 1) {
+        *step = 2;
         if (uct_cuda_node_unmap_all() > 0) {
             return true;
         }
     }
 
-    if ((*step == 1) && (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
-        *step = 2;
+    if ((*step == 2) && (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
+        *step = 3;
         (void)uct_cuda_node_unmap_all();
         return true;
     }
@@ -427,12 +459,11 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 
     /* other mappings in this range are of memory freed by the peer */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
-    uct_cuda_node_unmap_replaced(handle);
 
     do {
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
     } while ((status != UCS_OK) && !has_no_descriptor(status) &&
-             make_way(handle, device, &step));
+             make_way(handle, device, &step, &status));
 
     if (status == UCS_ERR_ALREADY_EXISTS) {
         log_overlapping(handle);

@@ -165,23 +165,37 @@ bool uct_cuda_node_unmap_idle(uint64_t max_ns)
     return false;
 }
 
-void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle)
+/* Return whether memory shares a block with other allocations */
+static bool is_small(const uct_cuda_node_handle_t *handle)
 {
+    return (handle->type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
+           (handle->length < GRANULARITY);
+}
+
+ucs_status_t uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
+                                          bool may_ask)
+{
+    ucs_status_t status = UCS_ERR_NO_ELEM;
     kept_t *entry, *newer;
 
-    if ((handle->type != UCT_CUDA_NODE_HANDLE_LEGACY) ||
-        (handle->length >= GRANULARITY)) {
-        return;
+    for (entry = is_small(handle) ? TAILQ_FIRST(&kept.list) : NULL;
+         entry != NULL; entry = newer) {
+        newer = TAILQ_NEXT(entry, link);
+        if ((entry->handle.pid != handle->pid) ||
+            (entry->handle.pid_ns != handle->pid_ns) ||
+            (entry->handle.base != handle->base) || !is_small(&entry->handle)) {
+            continue;
+        }
+
+        if (may_ask && !is_idle(entry, true)) {
+            return UCS_ERR_BUSY;
+        }
+
+        close_kept(entry);
+        status = UCS_OK;
     }
 
-    for (entry = TAILQ_FIRST(&kept.list); entry != NULL; entry = newer) {
-        newer = TAILQ_NEXT(entry, link);
-        if ((entry->handle.pid == handle->pid) &&
-            (entry->handle.pid_ns == handle->pid_ns) &&
-            (entry->handle.base == handle->base)) {
-            close_kept(entry);
-        }
-    }
+    return status;
 }
 
 unsigned uct_cuda_node_unmap_all(void)

@@ -65,10 +65,18 @@ bool uct_cuda_node_unmap_is_much(void);
  *  lock. */
 bool uct_cuda_node_unmap_is_due(void);
 
-/** Close kept mappings replaced by a peer's small allocation. The driver
- *  puts small allocations into blocks, and opens no handle of a block while
- *  another is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100). */
-void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle);
+/**
+ * Close kept mappings replaced by a peer's small allocation. The driver puts
+ * small allocations into blocks, and opens no handle of a block while another
+ * is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100).
+ *
+ * @param may_ask  As in uct_cuda_node_unmap_due(). Then close them only while
+ *                 the GPU is idle, otherwise also if this blocks.
+ * @return UCS_OK: some were closed; UCS_ERR_NO_ELEM: there are none;
+ *         UCS_ERR_BUSY: some stay, as the GPU is busy.
+ */
+ucs_status_t uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
+                                          bool may_ask);
 
 /**
  * Close all kept mappings, waiting for work in their contexts.
