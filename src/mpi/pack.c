@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/pack.h>
 
+#include <mpi/module.h>
 #include <uct/cuda/base/capture.h>
 
 #include <pthread.h>
@@ -30,6 +31,7 @@ struct context {
     unsigned long long     id;
     CUfunction             pack;
     bool                   is_loaded, is_failed;
+    uint64_t               busy; /* see the module's may_load() */
     ucx_mp_kernels_t       *reductions;
     ucx_mp_mpi_gpu_block_t *idle;
     size_t                 idle_size; /* bytes */
@@ -289,6 +291,15 @@ static rows_t *rows_find(const context_t *context,
     return rows;
 }
 
+/* Return whether a kernel can be loaded now. Loading waits for all work on the
+   GPU, which may wait for the program: not on a busy one. */
+static bool context_may_load(context_t *context)
+{
+    const uct_cuda_coll_api_t *module = ucx_mp_mpi_module();
+
+    return (module == NULL) || module->may_load(&context->busy);
+}
+
 /* Load the packing kernel, all calls in relaxed mode: the program may capture
    a graph meanwhile. */
 static bool context_load(context_t *context)
@@ -296,7 +307,8 @@ static bool context_load(context_t *context)
     ucx_mp_kernels_driver_t driver;
     bool is_changed;
 
-    if (!context->is_loaded && !context->is_failed) {
+    if (!context->is_loaded && !context->is_failed &&
+        context_may_load(context)) {
         is_changed         = uct_cuda_capture_relax();
         context->is_loaded = ucx_mp_mpi_gpu_kernels(&driver) &&
                              (ucx_mp_pack_load(&driver, &context->pack) ==
@@ -351,6 +363,8 @@ ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
         context->reductions = ucx_mp_kernels_create(&driver);
     }
     if ((context != NULL) && (context->reductions != NULL) &&
+        (ucx_mp_kernels_are_loaded(context->reductions, op, type) ||
+         context_may_load(context)) &&
         (ucx_mp_kernels_load(context->reductions, op, type) ==
          CUDA_SUCCESS)) {
         kernels = context->reductions;

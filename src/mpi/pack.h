@@ -28,14 +28,15 @@ void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block);
 
 /*
  * Load the kernel and copy the element's rows to the GPU, each once per
- * context.
+ * context. A busy GPU loads no kernel.
  *
  * @return  Whether ucx_mp_mpi_pack() can be called.
  */
 bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
                              ucx_mp_mpi_element_t *element);
 
-/* Compile a reduction in the context of a copy in progress, once per context.
+/* Compile a reduction in the context of a copy in progress, once per context,
+   but not on a busy GPU.
    @return Kernels for ucx_mp_mpi_copy_reduce(); NULL: not available. */
 ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
                                             ucx_mp_op_t op,

@@ -5,8 +5,8 @@
  * writes only after MPI's calls have ended. None of them may wait for the GPU:
  * collectives that need more memory, with new operations, new buffers and new
  * communicators; freed communicators; messages of all sizes and kinds of
- * memory; temporary buffers. A call that does not return is named, and results
- * are compared.
+ * memory, and of datatypes with gaps; calls that are staged; windows; temporary
+ * buffers. A call that does not return is named, and results are compared.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -23,6 +23,9 @@
 #define BUSY_SMALL   ((size_t)1 << 20)
 #define BUSY_LARGE   ((size_t)64 << 20)
 #define BUSY_WAIT_GEQ 0
+#define BUSY_GAPS     9  /* messages whose packed bytes, BUSY_LARGE each, exceed
+                            the memory kept for them */
+#define BUSY_SPAN     (BUSY_LARGE + BUSY_SMALL)
 
 typedef unsigned long long busy_ptr_t;
 
@@ -197,6 +200,124 @@ static void busy_messages(void)
     }
 }
 
+static MPI_Datatype busy_vector(size_t size)
+{
+    MPI_Datatype type;
+
+    MPI_Type_vector(64, (int)(size / 64 / 4), (int)(size / 64 / 4) + 64,
+                    MPI_UINT32_T, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+/* Receive messages with gaps at once, of which one word arrives. */
+static void busy_gaps(const char *what, uint32_t *buf, int count)
+{
+    const int next    = (busy.rank + 1) % busy.size;
+    const int last    = (busy.rank + busy.size - 1) % busy.size;
+    MPI_Datatype type = busy_vector(BUSY_LARGE);
+    MPI_Request requests[BUSY_GAPS];
+    uint32_t word;
+    int i;
+
+    busy_call(what, BUSY_LARGE);
+    for (i = 0; i < count; ++i) {
+        MPI_Irecv((char*)buf + (size_t)i * BUSY_SPAN, 1, type, last, i,
+                  MPI_COMM_WORLD, &requests[i]);
+    }
+    for (i = 0; i < count; ++i) {
+        word = (uint32_t)(busy.rank + i);
+        MPI_Send(&word, 1, MPI_UINT32_T, next, i, MPI_COMM_WORLD);
+    }
+    for (i = 0; i < count; ++i) {
+        busy_call(what, BUSY_LARGE);
+        MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+        alarm(0);
+        busy_expect_at(UCX_MP_MEM_DEVICE, (char*)buf + (size_t)i * BUSY_SPAN,
+                       (uint32_t)(last + i), 0);
+    }
+    MPI_Type_free(&type);
+}
+
+/* Calls whose buffers are staged */
+static void busy_staged(void *from, void *to)
+{
+    const int count   = (int)(BUSY_SMALL / 4);
+    const int next    = (busy.rank + 1) % busy.size;
+    const int last    = (busy.rank + busy.size - 1) % busy.size;
+    MPI_Datatype type = busy_vector(BUSY_SMALL / 2);
+    int position      = 0;
+    MPI_Request request;
+
+    busy_set(UCX_MP_MEM_DEVICE, from, (uint32_t)busy.rank + 1, BUSY_SMALL);
+    busy_set(UCX_MP_MEM_DEVICE, to, 3, BUSY_SMALL);
+    busy_call("MPI_Reduce_local", BUSY_SMALL);
+    MPI_Reduce_local(from, to, count, MPI_UINT32_T, MPI_SUM);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)busy.rank + 4, BUSY_SMALL);
+
+    busy_call("MPI_Sendrecv_replace", BUSY_SMALL);
+    MPI_Sendrecv_replace(to, count, MPI_UINT32_T, next, 0, last, 0,
+                         MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)last + 4, BUSY_SMALL);
+
+    busy_call("MPI_Scan", BUSY_SMALL);
+    MPI_Scan(from, to, count, MPI_UINT32_T, MPI_MAX, MPI_COMM_WORLD);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)busy.rank + 1, BUSY_SMALL);
+
+    busy_call("MPI_Iallreduce", BUSY_SMALL);
+    MPI_Iallreduce(from, to, count, MPI_UINT32_T, MPI_SUM, MPI_COMM_WORLD,
+                   &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    busy_expect(UCX_MP_MEM_DEVICE, to, busy_sum(), BUSY_SMALL);
+
+    busy_call("MPI_Pack", BUSY_SMALL / 2);
+    MPI_Pack(from, 1, type, to, (int)BUSY_SMALL, &position, MPI_COMM_WORLD);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)busy.rank + 1,
+                BUSY_SMALL / 2);
+
+    busy_call("message with gaps", BUSY_SMALL / 2);
+    MPI_Sendrecv(from, 1, type, next, 0, to, (int)(BUSY_SMALL / 8),
+                 MPI_UINT32_T, last, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)last + 1, BUSY_SMALL / 2);
+    MPI_Type_free(&type);
+}
+
+/* One-sided calls on a window in GPU memory */
+static void busy_windows(void *from, void *to)
+{
+    const int count   = (int)(BUSY_SMALL / 4);
+    const int next    = (busy.rank + 1) % busy.size;
+    const int last    = (busy.rank + busy.size - 1) % busy.size;
+    MPI_Datatype type = busy_vector(BUSY_SMALL / 2);
+    MPI_Win win;
+
+    busy_set(UCX_MP_MEM_DEVICE, from, (uint32_t)busy.rank + 1, BUSY_SMALL);
+    busy_set(UCX_MP_MEM_DEVICE, to, 0, BUSY_SMALL);
+    busy_call("MPI_Win_create", BUSY_SMALL);
+    MPI_Win_create(to, (MPI_Aint)BUSY_SMALL, 4, MPI_INFO_NULL, MPI_COMM_WORLD,
+                   &win);
+    MPI_Win_fence(0, win);
+    busy_call("MPI_Put", BUSY_SMALL);
+    MPI_Put(from, count, MPI_UINT32_T, next, 0, count, MPI_UINT32_T, win);
+    MPI_Win_fence(0, win);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)last + 1, BUSY_SMALL);
+    MPI_Win_fence(0, win);
+    busy_call("MPI_Accumulate", BUSY_SMALL);
+    MPI_Accumulate(from, count, MPI_UINT32_T, next, 0, count, MPI_UINT32_T,
+                   MPI_SUM, win);
+    MPI_Win_fence(0, win);
+    busy_expect(UCX_MP_MEM_DEVICE, to, 2 * ((uint32_t)last + 1), BUSY_SMALL);
+    MPI_Win_fence(0, win);
+    busy_call("MPI_Put with gaps", BUSY_SMALL / 2);
+    MPI_Put(from, 1, type, next, 0, count / 2, MPI_UINT32_T, win);
+    MPI_Win_fence(0, win);
+    busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)last + 1, BUSY_SMALL / 2);
+    busy_call("MPI_Win_free", BUSY_SMALL);
+    MPI_Win_free(&win);
+    alarm(0);
+    MPI_Type_free(&type);
+}
+
 static void busy_setup(unsigned stream)
 {
     ucx_mp_get_rank(&busy.rank, &busy.size);
@@ -221,7 +342,7 @@ static void busy_setup(unsigned stream)
 static void busy_run(MPI_Comm old)
 {
     void *from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_LARGE);
-    void *to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_LARGE);
+    void *to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_SPAN);
     MPI_Comm comm;
 
     busy_allreduce("a larger MPI_Allreduce", MPI_COMM_WORLD, MPI_SUM, from, to,
@@ -238,6 +359,9 @@ static void busy_run(MPI_Comm old)
     busy_call("MPI_Comm_free", 0);
     MPI_Comm_free(&old);
     busy_messages();
+    busy_staged(from, to);
+    busy_windows(from, to);
+    busy_gaps("message with gaps", to, 1);
 }
 
 static void busy_wait(void)
@@ -304,6 +428,24 @@ static void busy_small(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, stays);
 }
 
+/* Load the kernels for gaps and windows while the GPU is idle. */
+static void busy_kernels(void)
+{
+    void *from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_LARGE);
+    void *to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_GAPS * BUSY_SPAN);
+
+    busy_staged(from, to);
+    busy_windows(from, to);
+    busy_wait();
+    busy_staged(from, to);
+    busy_windows(from, to);
+    busy_gaps("many messages with gaps", to, BUSY_GAPS);
+    busy_release();
+    MPI_Barrier(MPI_COMM_WORLD); /* no rank reads them any more */
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, from);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, to);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const streams[] = {"blocking", "non-blocking", "legacy",
@@ -334,6 +476,7 @@ int main(int argc, char **argv)
     busy_wait();
     busy_run(old);
     busy_release();
+    busy_kernels();
     busy_grow();
     busy_small();
     MPI_Allreduce(&busy.wrong, &wrong, 1, MPI_UINT64_T, MPI_SUM,

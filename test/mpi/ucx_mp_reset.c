@@ -6,10 +6,9 @@
  * only a message ends, and free memory meanwhile; fill a buffer by a copy
  * inside GPU memory, for which the driver does not wait; send from pieces
  * mapped into a larger reservation, one or several at once; sum data on both
- * GPUs, if the MPI can ("collectives"); receive many messages with gaps while
- * such a kernel runs ("packed"); send host memory accessible to GPUs and not to
- * the CPU ("hostvmm"), and sum it ("hostvmm-sums"). Two ranks; messages of
- * several sizes between all kinds of memory there and back after each
+ * GPUs, if the MPI can ("collectives"); send host memory accessible to GPUs and
+ * not to the CPU ("hostvmm"), and sum it ("hostvmm-sums"). Two ranks; messages
+ * of several sizes between all kinds of memory there and back after each
  * action; every byte is compared. MPI_Finalize follows a reset.
  *
  * A stream's wait for a word of memory replaces the kernel: the driver treats
@@ -34,8 +33,6 @@
 #define RESET_ROUNDS    3
 #define RESET_USES      6  /* uses of a buffer, until a transport may remember
                               it */
-#define RESET_PACKED    9  /* messages of 64 MiB whose packed bytes exceed the
-                              memory kept for them */
 #define RESET_TIMEOUT   20 /* real seconds for a free behind a kernel */
 
 /* Constants of the driver's interface */
@@ -281,77 +278,6 @@ static void reset_kernel(void)
     reset_messages("behind a kernel");
 }
 
-/* Receive messages with gaps while a kernel runs, so many that the MPI library
-   frees GPU memory for packed bytes. */
-static void reset_packed(void)
-{
-    const size_t size  = (size_t)65 << 20;
-    const int to       = 1 - reset_rank;
-    uint64_t bytes     = 0;
-    unsigned *word     = NULL;
-    unsigned one       = 1;
-    uint8_t *buf       = NULL;
-    MPI_Request requests[RESET_PACKED];
-    MPI_Datatype type;
-    void *stream;
-    int round, i;
-
-    MPI_Type_vector(64, 1 << 20, (1 << 20) + 256, MPI_BYTE, &type);
-    MPI_Type_commit(&type);
-    if (reset_rank == 0) {
-        buf = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, RESET_PACKED * size);
-        UCX_MP_DRIVER(host_alloc, (void**)&word, sizeof(*word), RESET_PORTABLE);
-        UCX_MP_DRIVER(stream_create, &stream, RESET_NON_BLOCKING);
-        *word = 0;
-    }
-
-    /* the first message loads the packing kernel */
-    for (round = 0; round < 2; ++round) {
-        const int count = (round == 0) ? 1 : RESET_PACKED;
-
-        if (reset_rank != 0) {
-            MPI_Barrier(MPI_COMM_WORLD);
-            for (i = 0; i < count; ++i) {
-                bytes = ucx_mp_hash((uint64_t)i);
-                MPI_Send(&bytes, (int)sizeof(bytes), MPI_BYTE, to, i,
-                         MPI_COMM_WORLD);
-            }
-            continue;
-        }
-
-        if (round == 1) {
-            UCX_MP_DRIVER(stream_wait, stream, (ucx_mp_ptr_t)(size_t)word, 1,
-                          RESET_WAIT_GEQ);
-            alarm(RESET_TIMEOUT);
-        }
-        for (i = 0; i < count; ++i) {
-            MPI_Irecv(buf + (size_t)i * size, 1, type, to, i, MPI_COMM_WORLD,
-                      &requests[i]);
-        }
-        MPI_Barrier(MPI_COMM_WORLD);
-        MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
-        for (i = 0; i < count; ++i) {
-            ucx_mp_mem_read(UCX_MP_MEM_DEVICE, &bytes, buf + (size_t)i * size,
-                            sizeof(bytes));
-            reset_wrong |= (bytes != ucx_mp_hash((uint64_t)i));
-        }
-    }
-
-    if (reset_rank == 0) {
-        MPI_Recv(word, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-        UCX_MP_DRIVER(stream_synchronize, stream);
-        alarm(0);
-        UCX_MP_DRIVER(stream_destroy, stream);
-        ucx_mp_mem_free(UCX_MP_MEM_PINNED, word);
-        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buf);
-    } else {
-        MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
-    }
-    MPI_Type_free(&type);
-    reset_messages("behind packed messages");
-}
-
 /* Send the message while the copy into its buffer is in flight. */
 static void reset_copies(void)
 {
@@ -566,7 +492,6 @@ int main(int argc, char **argv)
                 {"copies", reset_copies, 0},
                 {"mappings", reset_mappings, 0},
                 {"collectives", reset_collectives, 1},
-                {"packed", reset_packed, 1},
                 {"hostvmm", reset_host_vmm, 1},
                 {"hostvmm-sums", reset_host_vmm_sums, 1}};
     int ranks, wrong = 0, ways_run = 0;

@@ -70,8 +70,6 @@ step reset-collectives full 90 "reset_collectives collectives" \
      "the program resets devices between all-reduces of GPU memory"
 step freed-behind-kernel full 60 "reset_run kernel auto cu12 hgx-h200" \
      "the program frees host memory while a kernel waits for a message"
-step packed-behind-kernel full 90 "reset_run packed auto distribution hgx-h200" \
-     "messages with gaps free GPU memory while a kernel waits for a message"
 step sent-behind-copy full 60 "reset_run copies n cu12" \
      "the program sends a buffer while a copy into it is running"
 for reset_ucx in distribution cu12; do

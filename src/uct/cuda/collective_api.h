@@ -12,6 +12,7 @@
 
 #include <uct/cuda/collective_kinds.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -285,6 +286,11 @@ typedef struct {
     void (*segment_withdraw_failure)(uct_cuda_node_segment_t *segment,
                                      uint64_t key, uint64_t number,
                                      uint32_t rank);
+
+    /** Return whether a kernel can be loaded in the current context now,
+     *  without waiting for work of the program's. The question may end a
+     *  capture. @param busy_p  For later calls in this context; 0 at first. */
+    bool (*may_load)(uint64_t *busy_p);
 } uct_cuda_coll_api_t;
 
 

@@ -19,6 +19,16 @@
 /* Time for which a GPU found busy is assumed to be busy: 1 s */
 #define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
 
+/* Longest wait for an idle GPU before a kernel is loaded. Falling back takes
+ * milliseconds, too. */
+#define LOAD_WAIT_NS (2 * 1000 * 1000)
+
+/* Time after such a wait in vain in which loads wait for ANSWER_NS only */
+#define LOAD_BUSY_NS (100 * 1000 * 1000)
+
+/* Time that an idle GPU needs to answer, with a margin */
+#define ANSWER_NS (100 * 1000)
+
 
 typedef enum {
     PEER_UNKNOWN,
@@ -683,4 +693,20 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
     __atomic_store_n(&busy, (result == CUDA_SUCCESS) ? 0 : start,
                      __ATOMIC_RELAXED);
     return result == CUDA_SUCCESS;
+}
+
+bool uct_cuda_ctx_may_load(uint64_t *busy_p)
+{
+    const uint64_t before = __atomic_load_n(busy_p, __ATOMIC_RELAXED);
+    const bool has_waited = (before != 0) &&
+                            (uct_cuda_now_ns() - before < LOAD_BUSY_NS);
+
+    if (uct_cuda_ctx_is_idle(has_waited ? ANSWER_NS : LOAD_WAIT_NS)) {
+        return true;
+    }
+
+    if (!has_waited) {
+        __atomic_store_n(busy_p, uct_cuda_now_ns(), __ATOMIC_RELAXED);
+    }
+    return false;
 }

@@ -120,6 +120,17 @@ void uct_cuda_ctx_pop(void);
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 
+/**
+ * Return whether a kernel can be loaded in the current context now, which waits
+ * for all its work: not on a busy GPU, which may wait for the program. Waits 2
+ * ms for an idle one, but 0.1 ms within 0.1 s after a wait in vain: a program
+ * may keep its GPU busy in each call.
+ *
+ * @param busy_p  Time of the last wait in vain, ns; 0: none. Threads may share
+ *                it.
+ */
+bool uct_cuda_ctx_may_load(uint64_t *busy_p);
+
 /** Return whether the last answer was negative within the last second.
  *  Leaves captures intact. */
 bool uct_cuda_ctx_was_busy(void);

@@ -2,7 +2,6 @@
 /* Streams and kernels of a context. */
 #include <uct/cuda/run/device.h>
 
-#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -15,17 +14,6 @@
 /* Smallest allocation of words, one page */
 #define MIN_WORDS 1024
 
-/* Longest wait for an idle GPU before it counts as busy, perhaps for ever, ns.
- * Falling back takes milliseconds, too. */
-#define IDLE_WAIT_NS (2 * 1000 * 1000)
-
-/* Time after such a wait in which loads wait for this GPU for ANSWER_NS only,
- * ns: a program may keep its GPU busy in each call */
-#define BUSY_NS (100 * 1000 * 1000)
-
-/* Time that an idle GPU needs to answer, with a margin, ns */
-#define ANSWER_NS (100 * 1000)
-
 
 struct uct_cuda_coll_words {
     uct_cuda_run_coll_words_t *next;
@@ -37,8 +25,7 @@ struct uct_cuda_coll_device {
     unsigned                   max_blocks;
     ucx_mp_kernels_t           *kernels;
     uct_cuda_run_coll_words_t  *words; /* free ones */
-    uint64_t                   busy;   /* time of the last wait in vain, ns; 0:
-                                          none */
+    uint64_t                   busy;   /* see uct_cuda_ctx_may_load() */
     CUstream                   streams[UCT_CUDA_PLAN_COLL_MAX_QUEUES];
 };
 
@@ -189,20 +176,13 @@ void uct_cuda_run_coll_device_put_words(uct_cuda_run_coll_device_t *device,
 ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
                                            ucx_mp_op_t op, ucx_mp_type_t type)
 {
-    const uint64_t before = __atomic_load_n(&device->busy, __ATOMIC_RELAXED);
-    bool has_waited;
     CUresult result;
 
     if (ucx_mp_kernels_are_loaded(device->kernels, op, type)) {
         return UCS_OK;
     }
 
-    has_waited = (before != 0) && (uct_cuda_now_ns() - before < BUSY_NS);
-    if (!uct_cuda_ctx_is_idle(has_waited ? ANSWER_NS : IDLE_WAIT_NS)) {
-        if (!has_waited) {
-            __atomic_store_n(&device->busy, uct_cuda_now_ns(),
-                             __ATOMIC_RELAXED);
-        }
+    if (!uct_cuda_ctx_may_load(&device->busy)) {
         return UCS_ERR_BUSY;
     }
 
