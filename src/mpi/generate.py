@@ -218,7 +218,7 @@ WRAPPED_IN_C = """
     File_read_all_end File_read_at_all_end File_read_ordered_end
     File_write_all_end File_write_at_all_end File_write_ordered_end
     Request_free Request_get_status Start Startall Test Testall Testany
-    Testsome Type_free Wait Waitall Waitany Waitsome
+    Testsome Type_commit Type_free Wait Waitall Waitany Waitsome
     Win_allocate Win_complete Win_create Win_fence Win_flush Win_flush_all
     Win_flush_local Win_flush_local_all Win_free Win_get_attr Win_lock
     Win_lock_all Win_post Win_start Win_sync Win_test Win_unlock
@@ -236,7 +236,7 @@ HELPERS = """
     Get_library_version Graph_neighbors_count Grequest_complete Grequest_start
     Group_free Group_size Group_translate_ranks Info_get Iprobe Pack_size
     Query_thread Status_set_cancelled Status_set_elements Test_cancelled
-    Topo_test Type_commit Type_contiguous Type_create_hindexed
+    Topo_test Type_contiguous Type_create_hindexed
     Type_create_hvector Type_create_keyval Type_create_resized
     Type_create_struct Type_delete_attr Type_get_attr Type_get_contents
     Type_get_envelope Type_get_extent_x Type_get_true_extent_x Type_set_attr

@@ -283,6 +283,18 @@ void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx)
     copy_enter(copy, ctx, 0);
 }
 
+bool ucx_mp_mpi_copy_begin_here(ucx_mp_mpi_copy_t *copy)
+{
+    CUcontext ctx;
+
+    if ((driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) || (ctx == NULL)) {
+        return false;
+    }
+
+    copy_enter(copy, ctx, 0);
+    return true;
+}
+
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
 {
     ucx_mp_mpi_copy_begin_on(copy, address, 0);

@@ -120,6 +120,10 @@ void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
    still be in progress: call the module's sync(). */
 void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);
 
+/* The same in the current context. @return false: there is none, and nothing
+   has begun. */
+bool ucx_mp_mpi_copy_begin_here(ucx_mp_mpi_copy_t *copy);
+
 /* Submit a copy between memory of any kind that the driver knows, each end in
    one allocation. After an error, do nothing. */
 void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,

@@ -135,6 +135,22 @@ bool ucx_mp_mpi_message_find_limit(MPI_Count count, MPI_Datatype datatype)
     return count <= most;
 }
 
+/* Load the kernel for datatypes with gaps while the GPU is likely to be idle: a
+   program may keep it busy in all of its messages. */
+UCX_MP_MPI_DEFINE(Type_commit, (datatype), MPI_Datatype *datatype)
+{
+    int rc;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    rc = ucx_mp_mpi_pmpi.Type_commit(datatype);
+    if ((rc == MPI_SUCCESS) &&
+        (ucx_mp_mpi_pmpi.stages || ucx_mp_mpi_pmpi.assists) &&
+        ucx_mp_mpi_gpu_is_used() && !ucx_mp_mpi_layout_is_array(*datatype)) {
+        ucx_mp_mpi_pack_load();
+    }
+    return rc;
+}
+
 /* A datatype that messages still use is destroyed when they complete. MPICH
    releases its lock while it deletes attributes. It would do so in the middle
    of UCX's progress, and other threads could enter. So delete this library's

@@ -319,6 +319,24 @@ static bool context_load(context_t *context)
     return context->is_loaded;
 }
 
+void ucx_mp_mpi_pack_load(void)
+{
+    ucx_mp_mpi_copy_t copy;
+    context_t *context;
+
+    if (!ucx_mp_mpi_copy_begin_here(&copy)) {
+        return;
+    }
+
+    pthread_mutex_lock(&gpu.lock);
+    context = context_find(&copy);
+    if (context != NULL) {
+        (void)context_load(context);
+    }
+    pthread_mutex_unlock(&gpu.lock);
+    (void)ucx_mp_mpi_copy_end(&copy);
+}
+
 bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
                              ucx_mp_mpi_element_t *element)
 {

@@ -26,6 +26,10 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
 
 void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block);
 
+/* Load the kernel in the current context, once. Does nothing without a context,
+   or while the GPU is busy. */
+void ucx_mp_mpi_pack_load(void);
+
 /*
  * Load the kernel and copy the element's rows to the GPU, each once per
  * context. A busy GPU loads no kernel.
