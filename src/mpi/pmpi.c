@@ -110,8 +110,8 @@ static void real_find(void)
         handle = ucx_mp_mpi_others_object("PMPI_Init");
     }
     if (handle == NULL) {
-        fprintf(stderr, "ucx_mp: an MPI function is called, and this process "
-                        "has no MPI\n");
+        fprintf(stderr, "ucx_mp: the program calls an MPI function, but this "
+                        "process has loaded no MPI\n");
         abort();
     }
 

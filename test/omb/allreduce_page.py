@@ -312,8 +312,8 @@ def section(data, path, number):
 def write(files, path):
     """Write the page of several files to `path`, and the plots beside it."""
     out = ['# All-reduce of GPU buffers', '',
-           'This page is for readers who ask how fast an all-reduce of GPU '
-           'buffers is. `test/omb/allreduce` writes it from its files; do not '
+           'This page is for readers who want to know how fast an all-reduce of '
+           'GPU buffers is. `test/omb/allreduce` writes it from its files; do not '
            'edit it.', ''] + LEGEND
     if any(modelled(data) for data in files):
         out += MODELLED

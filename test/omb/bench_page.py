@@ -322,8 +322,8 @@ def write(data, path):
         first['date'])
     machines = list(dict.fromkeys(run['machine'] for run in data.runs))
     out = ['# Ours against %s on %s' % (NAMES[base], title_of(first)), '',
-           'This page is for readers who ask which messages get faster with the '
-           'module, and by how much. *%s*%s; `test/omb/bench` makes it, do not '
+           'This page is for readers who want to know which messages get faster '
+           'with the module, and by how much. *%s*%s; `test/omb/bench` makes it, do not '
            'edit it.' % (
                'Modelled' if modelled else 'Measured', ', %s' % '; '.join(
                dict.fromkeys(run['date'] for run in data.runs))), '',

@@ -82,8 +82,8 @@ def page(data):
     about = data['about']
     yield '# Two H100: messages from fresh starts, and memory that was freed'
     yield ''
-    yield 'This page is for readers who ask whether figures repeat from run to ' \
-        'run. *Measured* on %s, revision %s, %s;' % (
+    yield 'This page is for readers who want to know whether figures repeat ' \
+        'from run to run. *Measured* on %s, revision %s, %s;' % (
             about['machine'], about['revision'], about['date'])
     yield '`test/omb/h100_page.py` makes it from [the samples](h100-x2.json). ' \
         'Stock is UCX 1.22\'s own CUDA module.'

@@ -269,9 +269,9 @@ def page(data, papers, path, plots=True):
     nodes = list(dict.fromkeys(row['node'] for row in rows))
     modelled = 'this' not in nodes
     out = ['# The papers\' tables', '',
-           'This page is for readers of the papers: it repeats their tables with '
-           'this module, and says of every table and figure whether that '
-           'reproduces it. %s; `test/omb/papers` makes it from its rows, do not '
+           'This page is for readers of the papers. It repeats their tables with '
+           'this module, and says which tables and figures could be '
+           'reproduced. %s; `test/omb/papers` makes it from its rows, do not '
            'edit it.' % (
                '*Modelled*: emulated nodes' if modelled else '*Measured*'), '']
     for number, run in enumerate(data['runs']):

@@ -124,7 +124,7 @@ def plans(data):
     for node, paths in dict.fromkeys((row['node'], row['paths'])
                                      for row in rows):
         out += ['**%s**, %s' % (node, PATHS_TEXT.get(
-            (node, paths), 'all paths, as the module comes')), '']
+            (node, paths), 'all paths, default settings')), '']
         lines = []
         for variant, text in TEXT.items():
             values = [speedups(rows, node, paths, variant, size)
@@ -252,8 +252,8 @@ def setup(data):
 def parts(plans_path, sensitivity_path, setup_path, page):
     """Return the lines of the page."""
     out = ['# The papers\' nodes, planned by constants and by search', '',
-           'This page is for readers who ask how good the module\'s plans are, and '
-           'how far the modelled figures can be trusted. '
+           'This page is for readers who want to know how good the module\'s '
+           'plans are, and how reliable the modelled figures are. '
            '`test/omb/plans_page.py` makes it from JSON files; do not edit it. '
            'For runs with processes and MPI see [papers.md](papers.md).', '']
     if os.path.exists(plans_path):

@@ -153,16 +153,16 @@ mpi_first_use() {
         -n 2 "$programs/ucx_mp_checked" --transfers 200 --max-size 256K \
         > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
     grep -E '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' "$log" &&
-        [ "$(grep -c 'memory types goes with the first use of a GPU' \
+        [ "$(grep -c 'memory type cache is disabled at the first use' \
              "$log")" -eq 2 ] &&
-        [ "$(grep -c 'first use of a GPU: UCX asks about every buffer' \
+        [ "$(grep -c 'first use of a GPU: UCX queries every buffer' \
              "$log")" -eq 2 ] || return
     UCX_LOG_LEVEL=debug "$mpi_run" --emulate beluga "$mpirun" -x UCX_LOG_LEVEL \
         -n 2 "$programs/ucx_mp_checked" --transfers 200 --max-size 256K \
         --memory host > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
-    [ "$(grep -c 'memory types goes with the first use of a GPU' \
+    [ "$(grep -c 'memory type cache is disabled at the first use' \
          "$log")" -eq 2 ] &&
-        ! grep 'first use of a GPU: UCX asks about every buffer' "$log"
+        ! grep 'first use of a GPU: UCX queries every buffer' "$log"
 }
 
 # Grace Hopper: GPUs access malloc() memory, too, which stays host memory here; the host path

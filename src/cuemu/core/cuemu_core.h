@@ -274,19 +274,19 @@ const char *cuemu_status_string(cuemu_status_t status);
  *
  * States of an operation: WAITING (for dependencies), QUEUED (for its start
  * time), RUNNING (moving bytes, or a delay), LANDING (completion latency), then
- * DONE. Between LANDING and DONE an operation with NEEDS_SERVICE is DUE, and
- * SERVING once a process has taken it: simulated time stands still until it is
- * served.
+ * DONE. Between LANDING and DONE an operation with NEEDS_SERVICE is DUE, then
+ * SERVING while a process moves its bytes or runs its function. Simulated time
+ * stands still until then.
  *
  * Time of a copy. A copy starts when its dependencies are done, but not before
- * `not_before` + the route's launch latency: behind other work in a stream the
- * latency is hidden. First its engine is set up. For the route's `setup` time
- * this occupies the GPUs' own links, so copies over one GPU's link share that
- * time as well; links of switches, sockets and memory stay free. Then the copy
- * occupies all links of its route until its bytes have moved. Each link is
- * divided max-min fairly among the copies on it (progressive filling, repeated
- * whenever a copy starts or ends). The completion latency follows, and only
- * after it the operation's successors start.
+ * `not_before` + the route's launch latency, which other work in the stream can
+ * hide. First its engine is set up. This occupies the GPUs' own links for the
+ * route's `setup` time, so copies over one GPU's link share that time as well;
+ * links of switches, sockets and memory stay free. Then the copy occupies all
+ * links of its route until its bytes have moved. Each link is divided max-min
+ * fairly among the copies on it (progressive filling, repeated whenever a copy
+ * starts or ends). The completion latency follows, and only after it the
+ * operation's successors start.
  */
 typedef struct cuemu_sim cuemu_sim_t;
 
@@ -477,11 +477,11 @@ double cuemu_sim_op_rate(const cuemu_sim_t *sim, cuemu_op_id_t id);
  * the lowest of all ranks' times. So other programs on the machine do not
  * affect emulated time, and a wait of all ranks takes no real time.
  *
- * A rank may be ahead of the node's time by the look-ahead
- * (CUEMU_CLOCK_AHEAD_NS) and forgets the surplus, because it may just be
- * polling for a rank that is behind. A rank asleep in the kernel does not hold
- * back the others; its own time includes the sleep. If all ranks sleep, or none
- * is attached, time follows the wall clock.
+ * A rank may be ahead of the node's time by at most the look-ahead
+ * (CUEMU_CLOCK_AHEAD_NS). Processor time beyond it does not count, because the
+ * rank may only be polling for a rank that is behind. A rank asleep in the
+ * kernel does not hold back the others; its own time includes the sleep. If all
+ * ranks sleep, or none is attached, time follows the wall clock.
  *
  * A program reads the node's time, but never beyond the simulation's next event
  * (`limit`). After a due copy was served, time goes on from the copy's end, so

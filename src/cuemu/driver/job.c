@@ -372,8 +372,8 @@ static void cuemu_job_begin(cuemu_job_t *job)
 
     if (status != CUEMU_OK) {
         /* the operations in flight cannot end before this one is served */
-        fprintf(stderr, "cuemu: more work is under way than the emulated node "
-                        "has room for\n");
+        fprintf(stderr, "cuemu: more operations are in progress than the "
+                        "emulated node supports\n");
         abort();
     }
 }

@@ -32,8 +32,8 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
             (config->attrs[i].value.clusterDim.x *
              config->attrs[i].value.clusterDim.y *
              config->attrs[i].value.clusterDim.z != 1)) {
-            fprintf(stderr, "cuemu: kernel %s: clusters of blocks are not "
-                            "known here\n", function->info.name);
+            fprintf(stderr, "cuemu: kernel %s: the emulator does not support "
+                            "clusters of blocks\n", function->info.name);
             return CUDA_ERROR_NOT_SUPPORTED;
         }
     }

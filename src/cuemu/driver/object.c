@@ -196,8 +196,8 @@ void *cuemu_object_next(cuemu_obj_type_t type, const void *after)
 
 void cuemu_die(const char *what, const void *handle)
 {
-    fprintf(stderr, "cuemu: %s %p: its context is gone, and the real driver "
-                    "does not survive this call\n", what, handle);
+    fprintf(stderr, "cuemu: %s %p: its context is gone; the real driver "
+                    "crashes in this call, or never returns\n", what, handle);
     signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
     abort();

@@ -356,7 +356,7 @@ static void cuemu_session_complain(const char *what, const char *path)
     fprintf(stderr, "cuemu: %s %s: %s%s\n", what, path, strerror(errno),
             ((errno == EROFS) || (errno == EACCES) || (errno == ENOSPC)) ?
                     "; name a folder elsewhere in CUEMU_SESSION, or give this "
-                    "file system more room (Docker: --shm-size)" :
+                    "file system more space (Docker: --shm-size)" :
                     "");
 }
 
@@ -366,8 +366,8 @@ void cuemu_session_no_room(uint64_t size, const char *what)
 
     if (!__atomic_exchange_n(&is_told, 1, __ATOMIC_RELAXED)) {
         fprintf(stderr,
-                "cuemu: no room for %llu bytes of %s in the file system of "
-                "session folder %s: give it more (Docker: --shm-size), or name "
+                "cuemu: no space for %llu bytes of %s in the file system of "
+                "session folder %s: enlarge it (Docker: --shm-size), or name "
                 "a folder elsewhere in CUEMU_SESSION\n",
                 (unsigned long long)size, what, cuemu_session.dir);
     }

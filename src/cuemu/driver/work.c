@@ -1338,8 +1338,8 @@ void cuemu_work_fault(uint64_t addr, uint64_t size)
         if (cuemu_rows_overlap(p, p->value, p->src_pitch, addr, size) ||
             cuemu_rows_overlap(p, p->func, p->dst_pitch, addr, size)) {
             ctx = (cuemu_context_t*)(uintptr_t)p->stream;
-            fprintf(stderr, "cuemu: GPU %d: a copy of memory that cuMemUnmap "
-                            "took away\n", ctx->gpu);
+            fprintf(stderr, "cuemu: GPU %d: a copy accesses memory after its "
+                            "cuMemUnmap\n", ctx->gpu);
             cuemu_context_fail(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
         }
     }

@@ -50,7 +50,7 @@ const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
         if (uct_cuda_ctx_retain(gpu, false, &contexts[gpu]) != UCS_OK) {
             ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
-                            "cannot make a context on GPU %d", gpu);
+                            "cannot create a context on GPU %d", gpu);
         }
     }
 

@@ -243,8 +243,8 @@ void ucx_mp_perf_options_read(int argc, char **argv,
 
     read_words(argc - optind, argv + optind, options);
     if (options->blocks && (options->links || options->matrix)) {
-        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "blocks have other sizes than links "
-                                           "and matrix: ask for them alone");
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "blocks has other sizes than links "
+                                           "and matrix: measure it alone");
     }
     if ((options->plot != NULL) && !options->matrix) {
         ucx_mp_tool_die(UCX_MP_TOOL_USAGE,

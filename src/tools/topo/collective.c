@@ -145,7 +145,8 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
         (uct_cuda_plan_coll_check(&collective->plan, error, sizeof(error)) !=
          UCS_OK)) {
         ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
-                        "the planner's plan is unsound, please report it: %s",
+                        "internal error: the planner made an invalid plan; "
+                        "please report it: %s",
                         error);
     }
 }
@@ -167,7 +168,7 @@ static void print_bound(const ucx_mp_topo_collective_t *collective,
     find_bound(&collective->request, use_host, &bound);
     if (bound.rate > 0) {
         fprintf(stream, "  %-21s %9.1f us  %6.1f GB/s = %.1f GB/s between ",
-                use_host ? "links and host allow" : "links allow",
+                use_host ? "bound by links, host" : "bound by links",
                 bytes / bound.rate * MEGA, bound.rate / GIGA,
                 bound.links / GIGA);
         uct_cuda_coll_bound_print_groups(&bound, stream);

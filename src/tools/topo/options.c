@@ -175,7 +175,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
             usage_error("'%s' is not an option", argv[optind]);
         }
         if (options->steps) {
-            usage_error("%s is for --plan", "--steps");
+            usage_error("%s needs --plan", "--steps");
         }
         return;
     }
@@ -186,7 +186,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     if (options->kind >= 0) {
         options->collective = argv[optind];
         if ((argc - optind < 2) || (argc - optind > 3)) {
-            usage_error("--plan %s takes SIZE, and maybe GPUs",
+            usage_error("--plan %s takes SIZE and optionally GPUs",
                         options->collective);
         }
         options->size = read_size(argv[optind + 1]);

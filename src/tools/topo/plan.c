@@ -133,7 +133,8 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
         (uct_cuda_plan_check(&plan->plan, error, sizeof(error)) !=
          UCS_OK)) {
         ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
-                        "the planner's plan is unsound, please report it: %s",
+                        "internal error: the planner made an invalid plan; "
+                        "please report it: %s",
                         error);
     }
 }

@@ -150,22 +150,22 @@ def parse(arguments):
         parser.error('--pair runs two processes on one node: not with --doctor '
                      'or --nodes')
     if options.json and not options.doctor:
-        parser.error('--json is for --doctor')
+        parser.error('--json needs --doctor')
     if options.peer is not None and not options.doctor:
-        parser.error('--peer is for --doctor')
+        parser.error('--peer needs --doctor')
     options.peer = words_of(parser, '--peer', options.peer)
     if options.emulate == '':
         parser.error("--emulate '' does not name a node")
     if options.nodes is not None:
         if not options.emulate:
-            parser.error('--nodes is for --emulate')
+            parser.error('--nodes needs --emulate')
         if not re.fullmatch(r'[1-9]\d{0,3}(,[1-9]\d{0,3})*', options.nodes):
             parser.error('--nodes: %s is neither a number of nodes nor a '
                          'list of ranks per node, such as 3,1' % options.nodes)
     if options.emulate:
         options.slowdown = slowdown_of(options.slowdown)
     elif options.slowdown is not None:
-        parser.error('--slowdown is for --emulate')
+        parser.error('--slowdown needs --emulate')
     if options.stock and (options.multipath or options.paths or options.trace):
         parser.error('--stock runs without this module: --multipath, '
                      '--paths and --trace would have no effect')

@@ -47,7 +47,7 @@ def shared_place():
         if not os.access(shm, os.W_OK | os.X_OK):
             problem = 'cannot be written to'
         elif free < SHM_WANTED:
-            problem = 'has room for %.1f MiB' % (free / 2 ** 20)
+            problem = 'has only %.1f MiB free' % (free / 2 ** 20)
         else:
             return shm
     except OSError as error:

@@ -450,8 +450,8 @@ uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p)
     if (is_reached) {
         return UCS_OK;
     } else if (is_the_programs) {
-        uct_cuda_debug("access from GPU %d to GPU %d is left to the program to "
-                       "enable",
+        uct_cuda_debug("the program has not enabled peer access from GPU %d to "
+                       "GPU %d",
                        device, peer);
         return UCS_ERR_UNREACHABLE;
     }

@@ -73,12 +73,13 @@ static bool is_answer_reliable(void)
 static void enable_once(void)
 {
     if (!is_answer_reliable()) {
-        uct_cuda_debug("no telling what this process can read: every buffer is "
-                       "asked about");
+        uct_cuda_debug("cannot test which memory is readable: the driver is "
+                       "queried for every buffer");
     } else if (uct_abi_on_unmap(on_unmap) == UCS_OK) {
         __atomic_store_n(&generation, 1, __ATOMIC_SEQ_CST);
     } else {
-        uct_cuda_debug("no hooks on unmapping: every buffer is asked about");
+        uct_cuda_debug("no hooks on unmapping: the driver is queried for every "
+                       "buffer");
     }
 }
 

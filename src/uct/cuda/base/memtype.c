@@ -24,8 +24,7 @@ static struct {
 static void cache_disable(void)
 {
     (void)uct_abi_memtype_cache_disable();
-    uct_cuda_debug("first use of a GPU: UCX asks about every buffer from now "
-                   "on");
+    uct_cuda_debug("first use of a GPU: UCX queries every buffer from now on");
 }
 
 /* UCX's hooks do not see a peer's memory nor, before 1.20, variables of device
@@ -73,8 +72,8 @@ static void observe(uct_abi_memtype_cache_state_t state)
     memtype.is_asked = true;
     __atomic_store_n(&memtype.is_observed, status == UCS_OK, __ATOMIC_RELEASE);
     if (status != UCS_OK) {
-        uct_cuda_debug("calls of cuMemMap are not seen: peers ask before each "
-                       "use of mapped memory");
+        uct_cuda_debug("cuMemMap cannot be hooked: peers send a request before "
+                       "each use of mapped memory");
     }
 }
 
@@ -114,10 +113,10 @@ void uct_cuda_memtype_setup(void)
         (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
         if (is_first) {
             memtype.is_watched = (watch_memory(state) == UCS_OK);
-            uct_cuda_debug("the cache of memory types %s",
+            uct_cuda_debug("UCX's memory type cache is %s",
                            memtype.is_watched ?
-                                   "goes with the first use of a GPU" :
-                                   "is switched off");
+                                   "disabled at the first use of a GPU" :
+                                   "disabled");
         }
 
         if (!memtype.is_watched &&

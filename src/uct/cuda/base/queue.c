@@ -175,7 +175,7 @@ static int idle_get(void)
 
     /* fails unless a late callback has written to it */
     if ((fd >= 0) && (read(fd, &value, sizeof(value)) > 0)) {
-        uct_cuda_trace("a callback came after its queue had gone");
+        uct_cuda_trace("a driver callback came after its queue was closed");
     }
 
     return fd;

@@ -20,21 +20,21 @@ static void say_what_is_missing(const uct_cuda_wiring_t *wiring)
 
     if (wiring->num_hidden > 0) {
         uct_cuda_debug("%d more GPU%s in this node that this process may not "
-                       "use (CUDA_VISIBLE_DEVICES%s%s): no path leads over "
-                       "them",
+                       "use (CUDA_VISIBLE_DEVICES%s%s): no path uses them",
                        wiring->num_hidden, (wiring->num_hidden > 1) ? "s" : "",
                        (visible != NULL) ? "=" : " is not set",
                        (visible != NULL) ? visible : "");
     }
 
     if (!wiring->has_nvml && (wiring->num_gpus > 1)) {
-        uct_cuda_debug("no NVML: counts and speeds of NVLinks are guessed");
+        uct_cuda_debug("no NVML: numbers and speeds of NVLinks are assumed");
     }
 
     if (!wiring->has_pci && (wiring->num_gpus > 1)) {
-        uct_cuda_debug("sysfs does not show every GPU: which PCIe switches "
-                       "they share is %s",
-                       wiring->has_nvml ? "what NVML tells" : "not known");
+        uct_cuda_debug("sysfs does not show every GPU: their shared PCIe "
+                       "switches are %s",
+                       wiring->has_nvml ? "as reported by NVML" :
+                                          "unknown");
     }
 
     for (i = 0; i < wiring->num_gpus; ++i) {
@@ -61,7 +61,7 @@ static void say_what_is_missing(const uct_cuda_wiring_t *wiring)
         }
         for (j = i + 1; j < wiring->num_gpus; ++j) {
             if (!wiring->access[i][j] || !wiring->access[j][i]) {
-                uct_cuda_debug("gpu%d and gpu%d are no peers", i, j);
+                uct_cuda_debug("gpu%d and gpu%d have no peer access", i, j);
             }
         }
     }

@@ -134,8 +134,8 @@ void uct_cuda_plan_coll_print(const uct_cuda_plan_coll_t *plan, bool steps,
     }
 
     fprintf(stream,
-            "%s, chunks a slice: %u; %u copies, %u kernels, %llu bytes of "
-            "scratch a rank\n",
+            "%s, chunks per shard: %u; %u copies, %u kernels, %llu bytes of "
+            "scratch memory per rank\n",
             uct_cuda_plan_coll_algorithm_str(plan->algorithm), plan->chunks,
             copies, plan->list.num_steps - copies,
             (unsigned long long)plan->scratch);
@@ -144,7 +144,7 @@ void uct_cuda_plan_coll_print(const uct_cuda_plan_coll_t *plan, bool steps,
                 plan->relays[i]);
     }
     if (plan->num_relays > 0) {
-        fprintf(stream, ", %llu bytes of scratch each\n",
+        fprintf(stream, ", %llu bytes of scratch memory each\n",
                 (unsigned long long)plan->relay_scratch);
     }
     if (plan->seconds > 0) {

@@ -92,8 +92,8 @@ static ucs_status_t kernel_replace(uct_cuda_copy_batch_t *batch)
         batch->launch.copy_kernel);
     ucs_status_t status;
 
-    uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
-                   "copies",
+    uct_cuda_debug("the GPU is too busy for the copy kernel: %u blocks, %zu "
+                   "bytes by copies",
                    batch->copies.count, batch->bytes);
     batch->kernel = UCT_CUDA_COPY_BATCH_REPLACED;
     status        = copy_all(batch, stream);

@@ -377,8 +377,9 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
     {
         if (is_same_peer(mapping, handle) && !mapping->closed &&
             overlaps(mapping, handle->base, handle->base + handle->length)) {
-            uct_cuda_debug("in the way of %#lx: %#lx, %lu bytes, buffer %lu, "
-                           "%u users, %u weak, freed %d, seen to be %d",
+            uct_cuda_debug("mapping that may conflict with %#lx: %#lx, %lu "
+                           "bytes, buffer %lu, %u users, %u weak, stale %d, "
+                           "freed %d",
                            (unsigned long)handle->base,
                            (unsigned long)mapping->handle.base,
                            (unsigned long)mapping->handle.length,

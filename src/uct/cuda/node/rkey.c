@@ -221,8 +221,8 @@ bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
         }
     } else if (is_refused(device, rkey->gpu)) {
         rkey->unreached |= bit;
-        uct_cuda_debug("GPU %d has no peer access to GPU %d: by way of another "
-                       "context",
+        uct_cuda_debug("GPU %d has no peer access to GPU %d: mapping in "
+                       "another context",
                        device, rkey->gpu.device);
         return false;
     }
