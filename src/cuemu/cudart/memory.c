@@ -194,55 +194,29 @@ CUDART_FORWARD_STREAM(cudaMemsetAsync,
                       cuMemsetD8Async(CUEMU_PTR(ptr), (unsigned char)value,
                                       count, stream))
 
-/* Check the arguments of a hint, which is for managed memory. Hints have no
-   effect: managed memory is always in host memory here. `where` is a device, or
-   negative for the host (cudaCpuDeviceId). */
-static cuemu_cudart_error_t cuemu_cudart_hint(const void *ptr, int where)
-{
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    int count                  = 0, is_managed = 1;
-
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuDeviceGetCount(&count);
-        (void)cuPointerGetAttribute(&is_managed,
-                                    CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                    CUEMU_PTR(ptr));
-    }
-    if (error == CUDART_SUCCESS) {
-        error = ((ptr == NULL) || !is_managed) ? CUDART_INVALID_VALUE :
-                (where >= count) ? CUDART_INVALID_DEVICE : CUDART_SUCCESS;
-    }
-    return cuemu_cudart_return(error);
-}
-
+/* cudaMemLocation is the driver's. Before CUDA 13 a device, or negative for the
+   host (cudaCpuDeviceId) */
 #if CUEMU_CUDART_MAJOR >= 13
-/* cudaMemLocation; type 1 is a device */
-typedef struct {
-    int type, id;
-} cuemu_cudart_location_t;
-
-#define CUEMU_CUDART_WHERE       cuemu_cudart_location_t
-#define CUEMU_CUDART_PLACE(_w)   (((_w).type == 1) ? (_w).id : -1)
+#define CUEMU_CUDART_WHERE     CUmemLocation
+#define CUEMU_CUDART_PLACE(_w) (_w)
 #else
-#define CUEMU_CUDART_WHERE       int
-#define CUEMU_CUDART_PLACE(_w)   (_w)
+#define CUEMU_CUDART_WHERE     int
+#define CUEMU_CUDART_PLACE(_w) \
+    ((CUmemLocation){.type = ((_w) >= 0) ? CU_MEM_LOCATION_TYPE_DEVICE : \
+                                           CU_MEM_LOCATION_TYPE_HOST, \
+                     .id   = (_w)})
 #endif
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemPrefetchAsync(const void *ptr, size_t count, CUEMU_CUDART_WHERE where)
-{
-    return cuemu_cudart_hint(ptr, CUEMU_CUDART_PLACE(where));
-}
-
-/* cudaMemAdvise_t: 1 to 6 */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemAdvise(const void *ptr, size_t count, int advice,
-              CUEMU_CUDART_WHERE where)
-{
-    return ((advice < 1) || (advice > 6)) ?
-           cuemu_cudart_return(CUDART_INVALID_VALUE) :
-           cuemu_cudart_hint(ptr, CUEMU_CUDART_PLACE(where));
-}
+/* Hints, which have no effect here */
+CUDART_FORWARD(cudaMemPrefetchAsync,
+               (const void *ptr, size_t count, CUEMU_CUDART_WHERE where),
+               cuMemPrefetchAsync_v2(CUEMU_PTR(ptr), count,
+                                     CUEMU_CUDART_PLACE(where), 0, NULL))
+CUDART_FORWARD(cudaMemAdvise,
+               (const void *ptr, size_t count, int advice,
+                CUEMU_CUDART_WHERE where),
+               cuMemAdvise_v2(CUEMU_PTR(ptr), count, (CUmem_advise)advice,
+                              CUEMU_CUDART_PLACE(where)))
 
 CUDART_FORWARD(cudaMemRangeGetAttribute,
                (void *data, size_t size, int attribute, const void *ptr,
@@ -251,11 +225,13 @@ CUDART_FORWARD(cudaMemRangeGetAttribute,
                                       (CUmem_range_attribute)attribute,
                                       CUEMU_PTR(ptr), count))
 
-/* A hint, as well: managed memory is always in host memory here */
-CUDART_FORWARD_STREAM(cudaStreamAttachMemAsync,
-                      (CUstream stream, void *ptr, size_t length,
-                       unsigned flags),
-                      cuemu_cudart_hint(ptr, -1))
+/* A hint, as well; a length of 0 means all */
+CUDART_FORWARD_STREAM(
+    cudaStreamAttachMemAsync,
+    (CUstream stream, void *ptr, size_t length, unsigned flags),
+    cuMemPrefetchAsync_v2(CUEMU_PTR(ptr), 1,
+                          (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST}, 0,
+                          stream))
 
 /* -------------------------------------------------- handles for processes */
 

@@ -38,6 +38,15 @@ CUEMU_LACKS(cuFlushGPUDirectRDMAWrites)
 CUEMU_LACKS(cuStreamBatchMemOp)
 CUEMU_ALSO(cuStreamBatchMemOp_v2, cuStreamBatchMemOp);
 
+/* Memory of Vulkan and similar */
+CUEMU_LACKS(cuExternalMemoryGetMappedBuffer)
+CUEMU_LACKS(cuExternalMemoryGetMappedMipmappedArray)
+CUEMU_LACKS(cuImportExternalMemory)
+CUEMU_LACKS(cuImportExternalSemaphore)
+CUEMU_LACKS(cuMipmappedArrayGetLevel)
+CUEMU_LACKS(cuSignalExternalSemaphoresAsync)
+CUEMU_LACKS(cuWaitExternalSemaphoresAsync)
+
 /* Arrays, textures, and kinds of graph nodes */
 CUEMU_LACKS(cuArray3DCreate)
 CUEMU_ALSO(cuArray3DCreate_v2, cuArray3DCreate);

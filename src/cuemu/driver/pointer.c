@@ -271,6 +271,67 @@ CUEMU_API(cuMemRangeGetAttribute,
     return result;
 }
 
+/* Check the arguments of a hint for managed memory, which has no effect. */
+static CUresult cuemu_mem_hint(CUdeviceptr ptr, size_t count, CUmemLocation at)
+{
+    const cuemu_mem_t *mem;
+    int is_other;
+
+    cuemu_lock();
+    mem      = cuemu_mem_find(ptr);
+    is_other = (mem != NULL) && (mem->kind != CUEMU_MEM_MANAGED);
+    cuemu_unlock();
+    return ((ptr == 0) || (count == 0) || is_other || ((int)at.type < 1)) ?
+           CUDA_ERROR_INVALID_VALUE :
+           (at.type != CU_MEM_LOCATION_TYPE_DEVICE) ? CUDA_SUCCESS :
+           ((unsigned)at.id < (unsigned)cuemu_process.num_devices) ?
+           CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUmemLocation cuemu_mem_place(CUdevice device)
+{
+    CUmemLocation at;
+
+    at.type = (device == CU_DEVICE_CPU) ? CU_MEM_LOCATION_TYPE_HOST :
+                                          CU_MEM_LOCATION_TYPE_DEVICE;
+    at.id   = device;
+    return at;
+}
+
+CUEMU_API(cuMemAdvise_v2,
+          (CUdeviceptr ptr, size_t count, CUmem_advise advice,
+           CUmemLocation location),
+          (ptr, count, advice, location))
+{
+    return ((advice < CU_MEM_ADVISE_SET_READ_MOSTLY) ||
+            (advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)) ?
+           CUDA_ERROR_INVALID_VALUE : cuemu_mem_hint(ptr, count, location);
+}
+
+CUEMU_API(cuMemAdvise,
+          (CUdeviceptr ptr, size_t count, CUmem_advise advice,
+           CUdevice device),
+          (ptr, count, advice, device))
+{
+    return cuemu_do_cuMemAdvise_v2(ptr, count, advice,
+                                   cuemu_mem_place(device));
+}
+
+CUEMU_API(cuMemPrefetchAsync_v2,
+          (CUdeviceptr ptr, size_t count, CUmemLocation location,
+           unsigned flags, CUstream stream),
+          (ptr, count, location, flags, stream))
+{
+    return cuemu_mem_hint(ptr, count, location);
+}
+
+CUEMU_API(cuMemPrefetchAsync,
+          (CUdeviceptr ptr, size_t count, CUdevice device, CUstream stream),
+          (ptr, count, device, stream))
+{
+    return cuemu_mem_hint(ptr, count, cuemu_mem_place(device));
+}
+
 CUEMU_API(cuMemGetHandleForAddressRange,
           (void *handle, CUdeviceptr ptr, size_t size, int type,
            unsigned long long flags),

@@ -21,6 +21,13 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned flags);
 #if CUDA_VERSION < 12020
 #define CU_DEVICE_ATTRIBUTE_NUMA_ID      131
 #define CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID 134
+#define CU_MEM_LOCATION_TYPE_HOST        ((CUmemLocationType)2)
+
+CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr ptr, size_t count,
+                                CUmem_advise advice, CUmemLocation location);
+CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr ptr, size_t count,
+                                       CUmemLocation location, unsigned flags,
+                                       CUstream stream);
 #endif
 
 #if CUDA_VERSION < 12030

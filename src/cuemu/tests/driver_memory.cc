@@ -431,3 +431,36 @@ TEST_F(driver_memory, new_memory_may_be_dirty)
     }
     unsetenv("CUEMU_DIRTY");
 }
+
+/* In their variants before CUDA 12.2, with a device or -1, and from then on,
+   with a location */
+TEST_F(driver_memory, hints_are_for_managed_memory)
+{
+    run(1, [&](int) {
+        CUresult (*advise)(CUdeviceptr, size_t, int, int);
+        CUresult (*prefetch)(CUdeviceptr, size_t, CUmemLocation, unsigned,
+                             CUstream);
+        CUmemLocation at = {};
+        CUdeviceptr managed;
+
+        use(0);
+        CUdeviceptr plain = alloc(4096);
+        CU_OK(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+        CU_OK(cuGetProcAddress("cuMemAdvise", (void**)&advise, 12000, 0, NULL));
+        CU_OK(cuGetProcAddress("cuMemPrefetchAsync", (void**)&prefetch, 13000,
+                               0, NULL));
+        CU_OK(advise(managed, 4096, 1, 0));
+        CU_OK(advise(managed, 4096, 1, -1));
+        EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE, advise(managed, 4096, 1, 99));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, advise(managed, 4096, 0, 0));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, advise(plain, 4096, 1, 0));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  prefetch(managed, 4096, at, 0, nullptr));
+        at.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        at.id   = 1;
+        CU_OK(prefetch(managed, 4096, at, 0, nullptr));
+        at.id = 99;
+        EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE,
+                  prefetch(managed, 4096, at, 0, nullptr));
+    });
+}
