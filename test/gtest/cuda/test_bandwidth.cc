@@ -45,10 +45,24 @@ TEST(Bandwidth, one_value_leaves_the_rest)
     EXPECT_DOUBLE_EQ(2, bw.h2d);
 }
 
+/* UCX's type of a bandwidth has the word "auto" */
+TEST(Bandwidth, auto_leaves_a_value)
+{
+    uct_cuda_copy_bandwidth_t bw = {1, 2, 3, 4};
+    char error[256];
+    ASSERT_EQ(UCS_OK, uct_cuda_copy_bandwidth_parse("auto,h2d:auto,d2h:1GBs",
+                                                    &bw, error,
+                                                    sizeof(error)));
+    EXPECT_DOUBLE_EQ(1, bw.dflt);
+    EXPECT_DOUBLE_EQ(2, bw.h2d);
+    EXPECT_DOUBLE_EQ(1024 * MB, bw.d2h);
+}
+
 TEST(Bandwidth, wrong_values_are_named_and_change_nothing)
 {
-    for (const char *text : {"fast", "h2d:", "x2y:1GBs", "1GBs,h2d:-1GBs",
-                             "h2d:1GBs,d2h:1XBs", "1GBs,,2GBs"}) {
+    for (const char *text :
+         {"fast", "automatic", "h2d:", "x2y:1GBs", "1GBs,h2d:-1GBs",
+          "h2d:1GBs,d2h:1XBs", "1GBs,,2GBs"}) {
         uct_cuda_copy_bandwidth_t bw = {1, 2, 3, 4};
         char error[256]              = "";
         EXPECT_EQ(UCS_ERR_INVALID_PARAM,

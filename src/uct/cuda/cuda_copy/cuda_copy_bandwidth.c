@@ -10,7 +10,8 @@
 #include <strings.h>
 
 
-/* Parse a bandwidth: [number][K|M|G|T][B|b][ps|/s|s] */
+/* Parse a bandwidth: [number][K|M|G|T][B|b][ps|/s|s], or "auto", which leaves
+ * the value unchanged */
 static int parse_value(const char *text, size_t length, double *value_p)
 {
     static const char prefixes[] = "KMGT";
@@ -21,6 +22,10 @@ static int parse_value(const char *text, size_t length, double *value_p)
 
     if ((length == 0) || (length >= sizeof(buffer))) {
         return -1;
+    }
+
+    if ((length == 4) && (strncasecmp(text, "auto", length) == 0)) {
+        return 0;
     }
 
     memcpy(buffer, text, length);

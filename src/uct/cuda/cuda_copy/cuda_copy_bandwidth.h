@@ -19,9 +19,9 @@ typedef struct {
 
 /**
  * Parse the variable in the format of stock UCX: a bandwidth, or a list such as
- * "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs". Values missing from the text
- * are unchanged. As in UCX, units are powers of 1024 (MBs, GBs) or of bits
- * (Gbps).
+ * "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs". Values that are missing or
+ * "auto" are unchanged. As in UCX, units are powers of 1024 (MBs, GBs) or of
+ * bits (Gbps).
  *
  * @param error  Filled with a sentence on UCS_ERR_INVALID_PARAM.
  */
