@@ -21,6 +21,34 @@ struct CUlinkState_st {
     size_t         log_size;
 };
 
+/* Functions of libcudadevrt.a, which is machine code: the grid's barrier of a
+   cooperative launch, in the word at 4 of its workspace. Each round adds up to
+   2^31, so that the top bit changes. */
+static const char cuemu_link_devrt[] =
+        ".version 6.0\n.target sm_60\n.address_size 64\n"
+        ".visible .func (.param .b64 r) cudaCGGetIntrinsicHandle"
+        "(.param .b32 a)\n{\n"
+        ".reg .b64 %d; mov.u64 %d, 1; st.param.b64 [r], %d; ret;\n}\n"
+        ".visible .func (.param .b32 r) cudaCGSynchronize"
+        "(.param .b64 a, .param .b32 b)\n{\n"
+        ".reg .pred %p<3>; .reg .b32 %r<7>; .reg .b64 %d;\n"
+        "mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;\n"
+        "mov.b64 %d, {%r2, %r1};\n"
+        "mov.u32 %r3, %tid.x; mov.u32 %r4, %tid.y; or.b32 %r3, %r3, %r4;\n"
+        "mov.u32 %r4, %tid.z; or.b32 %r3, %r3, %r4;\n"
+        "setp.ne.u32 %p1, %r3, 0; bar.sync 0; @%p1 bra $WAITED;\n"
+        "mov.u32 %r3, %nctaid.x; mov.u32 %r4, %nctaid.y;\n"
+        "mul.lo.u32 %r3, %r3, %r4; mov.u32 %r4, %nctaid.z;\n"
+        "mul.lo.u32 %r3, %r3, %r4; sub.u32 %r5, 0x80000001, %r3;\n"
+        "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ctaid.y;\n"
+        "or.b32 %r3, %r3, %r4; mov.u32 %r4, %ctaid.z; or.b32 %r3, %r3, %r4;\n"
+        "setp.eq.u32 %p2, %r3, 0; selp.b32 %r5, %r5, 1, %p2;\n"
+        "atom.add.release.gpu.u32 %r5, [%d+4], %r5;\n"
+        "$WAIT: ld.acquire.gpu.u32 %r6, [%d+4]; xor.b32 %r6, %r6, %r5;\n"
+        "setp.gt.s32 %p2, %r6, -1; @%p2 bra $WAIT;\n"
+        "$WAITED: bar.sync 0; mov.u32 %r3, 0; st.param.b32 [r], %r3; ret;\n"
+        "}\n";
+
 static CUresult cuemu_link_fail(struct CUlinkState_st *link, CUresult result,
                                 const char *error)
 {
@@ -49,6 +77,13 @@ static CUresult cuemu_link_add(struct CUlinkState_st *link,
         result = cuemu_fatbin_text(data, cuemu_session.node->gpus[0].sm, &text,
                                    error);
         break;
+    case CU_JIT_INPUT_LIBRARY:
+        if (memmem(data, size, "cuda_device_runtime", 19) != NULL) {
+            text   = strdup(cuemu_link_devrt);
+            result = (text == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+            break;
+        }
+        /* fall through */
     default:
         return cuemu_link_fail(link, CUDA_ERROR_NOT_SUPPORTED,
                                "cuLinkAddData: the emulated driver links PTX "
@@ -183,6 +218,7 @@ enum {
     CUEMU_JIT_INTERNAL      = 6,
     CUEMU_JIT_PTX           = 2, /* inputs */
     CUEMU_JIT_FATBIN        = 4,
+    CUEMU_JIT_LIBRARY       = 6,
     CUEMU_JIT_ANY           = 10
 };
 
@@ -242,14 +278,16 @@ CUEMU_JIT nvJitLinkAddData(cuemu_jit_t jit, int type, const void *data,
 
     memcpy(&magic, data, (size < sizeof(magic)) ? size : sizeof(magic));
     if (type == CUEMU_JIT_ANY) {
-        type = (magic == CUEMU_FATBIN_MAGIC)          ? CUEMU_JIT_FATBIN :
+        type = (magic == CUEMU_FATBIN_MAGIC)       ? CUEMU_JIT_FATBIN :
+               (memcmp(&magic, "!<ar", 4) == 0)    ? CUEMU_JIT_LIBRARY :
                (memcmp(&magic, "\177ELF", 4) == 0) ? 0 : CUEMU_JIT_PTX;
     }
     if (((type == CUEMU_JIT_FATBIN) && (cuemu_session.node == NULL)) ||
         (cuemu_link_add(jit,
-                        (type == CUEMU_JIT_PTX)    ? CU_JIT_INPUT_PTX :
-                        (type == CUEMU_JIT_FATBIN) ? CU_JIT_INPUT_FATBINARY :
-                                                     CU_JIT_INPUT_CUBIN,
+                        (type == CUEMU_JIT_PTX)     ? CU_JIT_INPUT_PTX :
+                        (type == CUEMU_JIT_FATBIN)  ? CU_JIT_INPUT_FATBINARY :
+                        (type == CUEMU_JIT_LIBRARY) ? CU_JIT_INPUT_LIBRARY :
+                                                      CU_JIT_INPUT_CUBIN,
                         data, size) != CUDA_SUCCESS)) {
         return CUEMU_JIT_NO_PTX;
     }

@@ -1226,6 +1226,59 @@ TEST_F(kernel_isa, texts_are_linked)
     });
 }
 
+/* As Numba's this_grid().sync(): block i writes, block i - 1 reads */
+TEST_F(kernel_isa, grids_wait_by_the_device_library)
+{
+    run(1, [&](int) {
+        std::string archive = "!<arch>\ncuda_device_runtime.o/";
+        std::string text    = module(
+                "{ .param .b32 a; .param .b64 r; mov.u32 %r1, 1;\n"
+                "st.param.b32 [a], %r1;\n"
+                "call.uni (r), cudaCGGetIntrinsicHandle, (a);\n"
+                "ld.param.b64 %rd3, [r]; }\n"
+                "mov.u32 %r2, %ctaid.x; mul.wide.u32 %rd4, %r2, 4;\n"
+                "add.u64 %rd5, %rd1, %rd4; add.u32 %r3, %r2, 7;\n"
+                "st.global.u32 [%rd5], %r3;\n"
+                "{ .param .b64 h; .param .b32 f; .param .b32 e;\n"
+                "mov.u32 %r4, 0; st.param.b64 [h], %rd3;\n"
+                "st.param.b32 [f], %r4;\n"
+                "call.uni (e), cudaCGSynchronize, (h, f);\n"
+                "ld.param.b32 %r4, [e]; }\n"
+                "mov.u32 %r5, %nctaid.x; add.u32 %r6, %r2, 1;\n"
+                "rem.u32 %r6, %r6, %r5; mul.wide.u32 %rd6, %r6, 4;\n"
+                "add.u64 %rd6, %rd1, %rd6; ld.global.u32 %r7, [%rd6];\n"
+                "add.u32 %r7, %r7, %r4; add.u64 %rd5, %rd5, 80;\n"
+                "st.global.u32 [%rd5], %r7;",
+                ".extern .func (.param .b64 r) cudaCGGetIntrinsicHandle"
+                "(.param .b32 a);\n.extern .func (.param .b32 r) "
+                "cudaCGSynchronize(.param .b64 h, .param .b32 f);\n");
+        std::vector<uint32_t> out(40);
+        CUlinkState link;
+        void *image;
+
+        use(0);
+        CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
+        CU_OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, &text[0], text.size() + 1,
+                            "x", 0, nullptr, nullptr));
+        CU_OK(cuLinkAddData(link, CU_JIT_INPUT_LIBRARY, &archive[0],
+                            archive.size(), "x", 0, nullptr, nullptr));
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuLinkAddData(link, CU_JIT_INPUT_LIBRARY, &archive[0], 8, "x",
+                                0, nullptr, nullptr));
+        CU_OK(cuLinkComplete(link, &image, nullptr));
+        CU_OK(cuModuleLoadData(&m_module, image));
+        CU_OK(cuLinkDestroy(link));
+        CUdeviceptr ptr = upload(out);
+        void *params[]  = {&ptr};
+        CU_OK(cuLaunchCooperativeKernel(function("k"), 20, 1, 1, 32, 2, 1, 0,
+                                        nullptr, params));
+        download(out, ptr);
+        for (uint32_t i = 0; i < 20; ++i) {
+            EXPECT_EQ((i + 1) % 20 + 7, out[20 + i]) << i;
+        }
+    });
+}
+
 /* printf() in kernels: each argument has its own alignment */
 TEST_F(kernel_isa, kernels_print)
 {
