@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/unmap.h>
@@ -161,6 +162,10 @@ TEST_F(IpcCache, a_collective_replaces_idle_mappings_of_another_context)
         *id = reinterpret_cast<uintptr_t>(context);
         return CUDA_SUCCESS;
     };
+    driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
+        fake->done.insert(event);
+        return CUDA_SUCCESS;
+    };
     for (bool is_idle : {true, false}) {
         driver.context                = first;
         uct_cuda_node_mapping_t *used = get(handle(0x10000, 1));
@@ -179,6 +184,7 @@ TEST_F(IpcCache, a_collective_replaces_idle_mappings_of_another_context)
         if (!is_idle) {
             uct_cuda_node_cache_put(used, true);
         }
+        uct_cuda_node_unmap_all();
     }
     driver.context = first;
 }
@@ -302,8 +308,7 @@ TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
     EXPECT_FALSE(lent->closed);
     uct_cuda_node_cache_put(used, true);
 
-    /* The driver puts small allocations into blocks */
-    driver.fail = "cuIpcOpenMemHandle";
+    /* Closed at once, since the driver puts small allocations into blocks */
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
     EXPECT_TRUE(lent->closed);
     EXPECT_EQ(1u, driver.mapped.size());
@@ -316,23 +321,36 @@ TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
 TEST_F(IpcCache, a_collective_closes_nothing_on_a_busy_gpu)
 {
     uct_cuda_node_mapping_t *mapping = nullptr;
-    uct_cuda_node_handle_t second    = handle(0x10000, 2);
+    uct_cuda_node_handle_t large     = handle(0x10000, 1, 42, 4 << 20);
+    uct_cuda_node_handle_t small     = handle(0x10000, 2);
+    uct_cuda_node_handle_t next      = handle(0x10000, 3);
 
     driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
         fake->done.erase(event);
         return CUDA_SUCCESS;
     };
-    uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
+    uct_cuda_node_cache_put(get(large), true);
+    uct_cuda_node_cache_collective(true);
+
+    /* The driver may refuse any handle */
     driver.fail      = "cuIpcOpenMemHandle";
     driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
-    uct_cuda_node_cache_collective(true);
-    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_node_cache_get(&second, 0, &mapping));
-    uct_cuda_node_cache_collective(false);
-    EXPECT_EQ(1u, driver.mapped.size());
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_node_cache_get(&small, 0, &mapping));
 
-    /* No call closes what the driver does not mind */
-    uct_cuda_node_cache_put(get(second), true);
+    /* It refuses one in the block of another mapping, but this is none */
+    uct_cuda_node_cache_put(get(small), true);
     EXPECT_EQ(2u, driver.mapped.size());
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_node_cache_get(&next, 0, &mapping));
+    EXPECT_EQ(2u, driver.mapped.size());
+    uct_cuda_node_cache_collective(false);
+
+    /* Forget that the GPU was busy */
+    driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
+        fake->done.insert(event);
+        return CUDA_SUCCESS;
+    };
+    EXPECT_TRUE(uct_cuda_ctx_is_idle(0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
 /* A range and its pieces have the same addresses while both exist, also if the

@@ -410,39 +410,27 @@ static bool may_wait(ucs_status_t *status_p)
     return true;
 }
 
-/* Close mappings that may prevent the driver from opening a handle: first those
- * replaced by its memory, then all kept ones, then the peer's idle ones. This
- * waits for work in their contexts.
+/* Close mappings that may prevent the driver from opening a handle: first all
+ * kept ones, then the peer's idle ones. This waits for work in their contexts.
  * @param step      0 before the first call; how far the calls have come.
  * @param status_p  Set to UCS_ERR_BUSY if the GPU is busy.
  * @return false: nothing was closed */
 static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
                      unsigned *step, ucs_status_t *status_p)
 {
-    ucs_status_t status;
-
-    if (*step == 0) {
-        *step  = 1;
-        status = uct_cuda_node_unmap_replaced(handle, in_collective);
-        if (status != UCS_ERR_NO_ELEM) {
-            *status_p = status;
-            return status == UCS_OK;
-        }
-    }
-
     if (!may_wait(status_p)) {
         return false;
     }
 
-    if (*step == 1) {
-        *step = 2;
+    if (*step == 0) {
+        *step = 1;
         if (uct_cuda_node_unmap_all() > 0) {
             return true;
         }
     }
 
-    if ((*step == 2) && (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
-        *step = 3;
+    if ((*step == 1) && (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
+        *step = 2;
         (void)uct_cuda_node_unmap_all();
         return true;
     }
@@ -460,6 +448,9 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 
     /* other mappings in this range are of memory freed by the peer */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
+    if (!uct_cuda_node_unmap_replaced(handle, in_collective)) {
+        return UCS_ERR_BUSY;
+    }
 
     do {
         status = uct_cuda_node_handle_open(handle, device, mapped_p);

@@ -172,10 +172,9 @@ static bool is_small(const uct_cuda_node_handle_t *handle)
            (handle->length < GRANULARITY);
 }
 
-ucs_status_t uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
-                                          bool may_ask)
+bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
+                                  bool may_ask)
 {
-    ucs_status_t status = UCS_ERR_NO_ELEM;
     kept_t *entry, *newer;
 
     for (entry = is_small(handle) ? TAILQ_FIRST(&kept.list) : NULL;
@@ -188,14 +187,13 @@ ucs_status_t uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
         }
 
         if (may_ask && !is_idle(entry, true)) {
-            return UCS_ERR_BUSY;
+            return false;
         }
 
         close_kept(entry);
-        status = UCS_OK;
     }
 
-    return status;
+    return true;
 }
 
 unsigned uct_cuda_node_unmap_all(void)

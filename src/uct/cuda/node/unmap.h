@@ -72,11 +72,10 @@ bool uct_cuda_node_unmap_is_due(void);
  *
  * @param may_ask  As in uct_cuda_node_unmap_due(). Then close them only while
  *                 the GPU is idle, otherwise also if this blocks.
- * @return UCS_OK: some were closed; UCS_ERR_NO_ELEM: there are none;
- *         UCS_ERR_BUSY: some stay, as the GPU is busy.
+ * @return false: some stay, as the GPU is busy.
  */
-ucs_status_t uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
-                                          bool may_ask);
+bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
+                                  bool may_ask);
 
 /**
  * Close all kept mappings, waiting for work in their contexts.
