@@ -110,12 +110,19 @@ static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
 static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
                               size_t length, uct_abi_mem_attr_t *attr);
 
-/* Return whether UCP allocates its own buffers. UCP keeps them for good: after
- * a reset of the device by the program, messages from GPU to host memory of UCX
- * 1.20 and later would pass through freed memory. */
-static bool is_buffer_of_ucp(const char *name)
+/* Return the user of memory that UCP names so. UCP keeps its own buffers for
+ * good: after a reset of the device by the program, messages from GPU to host
+ * memory of UCX 1.20 and later would pass through freed memory. In the first
+ * message of a kind it allocates a byte, to see where it is, and frees it. */
+static uct_cuda_copy_user_t find_user(const char *name)
 {
-    return (name != NULL) && (strcmp(name, "ucp_rndv_frags") == 0);
+    if (name == NULL) {
+        return UCT_CUDA_COPY_FOR_PROGRAM;
+    }
+
+    return (strcmp(name, "ucp_rndv_frags") == 0)  ? UCT_CUDA_COPY_FOR_UCP :
+           (strcmp(name, "get_alloc_md_id") == 0) ? UCT_CUDA_COPY_FOR_PROBE :
+                                                    UCT_CUDA_COPY_FOR_PROGRAM;
 }
 
 static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
@@ -131,7 +138,7 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
     status = uct_cuda_copy_mem_alloc((ucs_memory_type_t)mem_type,
                                      uct_cuda_gpu_by_sys_device(sys_dev),
                                      md->config.retain_primary_ctx,
-                                     md->fabric, is_buffer_of_ucp(name),
+                                     md->fabric, find_user(name),
                                      flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
                                      length_p, address_p, &memh);
     if (status != UCS_OK) {

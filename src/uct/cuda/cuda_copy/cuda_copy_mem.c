@@ -3,6 +3,7 @@
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
@@ -17,6 +18,7 @@ struct uct_cuda_copy_memh {
     CUcontext          context;       /* Context of the allocation or lock */
     unsigned long long context_id;
     void               *host_memory;  /* Page-locked here, or NULL */
+    uct_cuda_copy_user_t user;        /* Of device_memory */
 };
 
 
@@ -94,9 +96,9 @@ static ucs_status_t alloc_plain(ucs_memory_type_t type, int device,
 }
 
 static ucs_status_t alloc(ucs_memory_type_t type, int device,
-                          uct_cuda_copy_fabric_t fabric, bool is_kept,
-                          size_t length, bool hide_errors,
-                          uct_cuda_copy_memh_t *memh)
+                          uct_cuda_copy_fabric_t fabric,
+                          uct_cuda_copy_user_t user, size_t length,
+                          bool hide_errors, uct_cuda_copy_memh_t *memh)
 {
     if ((type == UCS_MEMORY_TYPE_CUDA) && (fabric != UCT_CUDA_COPY_FABRIC_NO)) {
         if (alloc_mapped(device, UCT_CUDA_VMM_FABRIC, length, memh) ==
@@ -113,7 +115,7 @@ static ucs_status_t alloc(ucs_memory_type_t type, int device,
         }
     }
 
-    if ((type == UCS_MEMORY_TYPE_CUDA) && is_kept &&
+    if ((type == UCS_MEMORY_TYPE_CUDA) && (user == UCT_CUDA_COPY_FOR_UCP) &&
         (alloc_mapped(device, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, length,
                       memh) == UCS_OK)) {
         return UCS_OK;
@@ -125,7 +127,8 @@ static ucs_status_t alloc(ucs_memory_type_t type, int device,
 ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      bool use_inactive,
                                      uct_cuda_copy_fabric_t fabric,
-                                     bool is_kept, bool hide_errors,
+                                     uct_cuda_copy_user_t user,
+                                     bool hide_errors,
                                      size_t *length_p,
                                      void **address_p,
                                      uct_cuda_copy_memh_t **memh_p)
@@ -151,8 +154,8 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
         goto err_free;
     }
 
-    status = alloc(type, context.device, fabric, is_kept, *length_p,
-                   hide_errors, memh);
+    status = alloc(type, context.device, fabric, user, *length_p, hide_errors,
+                   memh);
     if (status != UCS_OK) {
         goto err_pop;
     }
@@ -160,6 +163,7 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
     if (memh->mapped_length != 0) {
         *length_p = memh->mapped_length;
     }
+    memh->user = user;
     (void)uct_cuda_ctx_current(&memh->context, &memh->context_id);
     uct_cuda_ctx_leave(&context);
 
@@ -183,7 +187,11 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
     if (memh->mapped_length != 0) {
         uct_cuda_vmm_free(memh->device_memory, memh->mapped_length);
     } else if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
-        (void)driver->cuMemFree(memh->device_memory);
+        if (memh->user == UCT_CUDA_COPY_FOR_PROBE) {
+            uct_cuda_device_memory_free(driver, memh->device_memory);
+        } else {
+            (void)driver->cuMemFree(memh->device_memory);
+        }
         uct_cuda_ctx_pop();
     }
 

@@ -19,6 +19,19 @@ typedef enum {
 } uct_cuda_copy_fabric_t;
 
 
+/** User of allocated memory. */
+typedef enum {
+    UCT_CUDA_COPY_FOR_PROGRAM,
+    /** UCP, which keeps it for good: a reset of the device must not free it.
+     *  GPU memory without context if the driver supports it; in whole granules
+     *  then. */
+    UCT_CUDA_COPY_FOR_UCP,
+    /** UCP, which frees it at once, in the program's calls: freeing it does not
+     *  wait for the GPU */
+    UCT_CUDA_COPY_FOR_PROBE
+} uct_cuda_copy_user_t;
+
+
 /** Allocated memory, or registered host memory. */
 typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
 
@@ -30,9 +43,6 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
  * @param gpu        GPU to allocate on; none: that of the current context.
  * @param use_inactive  A primary context may be activated for it.
  * @param fabric     For GPU memory; in whole granules (2 MiB) then.
- * @param is_kept    Allocate GPU memory without context if the driver supports
- *                   it: a reset of the device does not free it. In whole
- *                   granules then.
  * @param hide_errors   Log failures at debug level only.
  * @param length_p   Bytes requested; filled with the bytes allocated.
  * @return UCS_OK, UCS_ERR_UNSUPPORTED (memory type), UCS_ERR_NO_DEVICE (no
@@ -41,7 +51,8 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
 ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      bool use_inactive,
                                      uct_cuda_copy_fabric_t fabric,
-                                     bool is_kept, bool hide_errors,
+                                     uct_cuda_copy_user_t user,
+                                     bool hide_errors,
                                      size_t *length_p,
                                      void **address_p,
                                      uct_cuda_copy_memh_t **memh_p);
