@@ -41,7 +41,7 @@ release_hooks() {
     # with this mode UCX's hooks see nothing: the module must not rely on them
     UCX_MEM_CUDA_HOOK_MODE=none UCX_LOG_LEVEL=debug \
         "$1" --emulate beluga "$ucx_info" -d 2>&1 |
-        grep 'the cache of memory types' ||
+        grep 'memory type cache is' ||
         { say "relies on hooks on CUDA that UCX_MEM_CUDA_HOOK_MODE turns off"; return 1; }
 }
 

@@ -144,7 +144,7 @@ mpi_no_peer_rate() {
 }
 
 # mpi_first_use MPI: this UCX does not see CUDA allocations. Ranks that begin to use GPUs
-# after MPI_Init are detected. Ranks without GPU use keep the cache of memory types, and with
+# after MPI_Init are detected. Ranks without GPU use keep the memory type cache, and with
 # it UCX's shortest path for host messages.
 mpi_first_use() {
     local mpirun programs log=$ucx_mp_build/log/first-use-$1.out

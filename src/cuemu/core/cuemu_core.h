@@ -58,6 +58,10 @@ typedef int64_t cuemu_time_t;
  * comma. */
 double cuemu_strtod(const char *text, char **end_p);
 
+/* Return the bytes of a variable such as "123", "64M", "16g"; 0 if unset, -1 if
+   malformed, which is reported. */
+int64_t cuemu_env_bytes(const char *name);
+
 void cuemu_print(char *text, size_t size, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 
 /* Return the C locale, a constant of libc's. */
@@ -28,4 +29,32 @@ void cuemu_print(char *text, size_t size, const char *format, ...)
     (void)vsnprintf(text, size, format, ap);
     va_end(ap);
     (void)uselocale(own);
+}
+
+int64_t cuemu_env_bytes(const char *name)
+{
+    const char *env = getenv(name);
+    const char *units = "KMGT", *unit;
+    char *end;
+    double value;
+
+    if ((env == NULL) || (*env == '\0')) {
+        return 0;
+    }
+
+    value = cuemu_strtod(env, &end);
+    if (*end != '\0') {
+        unit = strchr(units, *end & ~0x20);
+        if ((unit != NULL) && (end[1] == '\0')) {
+            value *= (double)(1ull << (10 * (unit - units + 1)));
+            ++end;
+        }
+    }
+
+    if ((*end != '\0') || !(value >= 1) || (value > 1e15)) {
+        fprintf(stderr, "cuemu: %s=%s is not a number of bytes\n", name, env);
+        return -1;
+    }
+
+    return (int64_t)value;
 }

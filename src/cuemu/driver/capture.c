@@ -616,9 +616,9 @@ static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
     return 1;
 }
 
-/* Return the result of ending the capture (NULL: none) in this stream. Sets
- * ends_p if the capture ends by it: the caller ends it. An end in another
- * stream than the origin invalidates the capture. */
+/* Return the result of ending the capture (NULL: none) in this stream. If it
+   ends the capture, set *ends_p: the caller ends it. An end in another stream
+   than the origin invalidates the capture. */
 static CUresult cuemu_capture_judge(cuemu_capture_t *capture,
                                     const cuemu_stream_t *stream, int *ends_p)
 {

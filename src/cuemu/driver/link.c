@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The linker of the driver. Its input is one or more PTX texts. Its result is
- * opaque to programs, which load it by cuModuleLoadData(): here it is PTX
+ * The linker of the driver. Its input is one or more PTX texts, and of
+ * libcudadevrt.a the grid's barrier. Its result is opaque to programs, which
+ * load it by cuModuleLoadData(): here it is PTX
  * again, the concatenation of all texts. Each begins with .version, and can use
  * the names that another one makes visible.
  */
@@ -86,9 +87,10 @@ static CUresult cuemu_link_add(struct CUlinkState_st *link,
         /* fall through */
     default:
         return cuemu_link_fail(link, CUDA_ERROR_NOT_SUPPORTED,
-                               "cuLinkAddData: the emulated driver links PTX "
-                               "and fat binaries, but not machine code, "
-                               "objects, libraries or LTO-IR");
+                               "cuLinkAddData: the emulated driver links "
+                               "PTX, fat binaries and libcudadevrt.a, but not "
+                               "machine code, objects, other libraries or "
+                               "LTO-IR");
     }
     if (result != CUDA_SUCCESS) {
         free(text);

@@ -303,9 +303,16 @@ CUEMU_API(cuMemAdvise_v2,
            CUmemLocation location),
           (ptr, count, advice, location))
 {
-    return ((advice < CU_MEM_ADVISE_SET_READ_MOSTLY) ||
-            (advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)) ?
-           CUDA_ERROR_INVALID_VALUE : cuemu_mem_hint(ptr, count, location);
+    if ((advice < CU_MEM_ADVISE_SET_READ_MOSTLY) ||
+        (advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    if ((advice != CU_MEM_ADVISE_SET_PREFERRED_LOCATION) &&
+        (advice < CU_MEM_ADVISE_SET_ACCESSED_BY)) {
+        location.type = CU_MEM_LOCATION_TYPE_HOST; /* the location is ignored */
+    }
+    return cuemu_mem_hint(ptr, count, location);
 }
 
 CUEMU_API(cuMemAdvise,

@@ -456,36 +456,6 @@ static double cuemu_env_slowdown(void)
     return value;
 }
 
-/* Return the bytes of a variable such as "123", "64M", "16g"; 0 if unset, -1 if
-   malformed. */
-static int64_t cuemu_env_bytes(const char *name)
-{
-    const char *env = getenv(name);
-    const char *units = "KMGT", *unit;
-    char *end;
-    double value;
-
-    if ((env == NULL) || (*env == '\0')) {
-        return 0;
-    }
-
-    value = cuemu_strtod(env, &end);
-    if (*end != '\0') {
-        unit = strchr(units, *end & ~0x20);
-        if ((unit != NULL) && (end[1] == '\0')) {
-            value *= (double)(1ull << (10 * (unit - units + 1)));
-            ++end;
-        }
-    }
-
-    if ((*end != '\0') || !(value >= 1) || (value > 1e15)) {
-        fprintf(stderr, "cuemu: %s=%s is not a number of bytes\n", name, env);
-        return -1;
-    }
-
-    return (int64_t)value;
-}
-
 static int cuemu_session_load_node(cuemu_node_t *node)
 {
     char errbuf[CUEMU_ERRBUF_SIZE] = "";

@@ -23,6 +23,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -175,27 +176,33 @@ static void cuemu_nvml_pci_info(const char *busid, const cuemu_gpu_t *gpu,
 /* Memory of a GPU; CUEMU_GPU_MEMORY makes all GPUs smaller, as in the driver */
 static unsigned long long cuemu_nvml_memory(const cuemu_gpu_t *gpu)
 {
-    const char *env          = getenv("CUEMU_GPU_MEMORY");
-    unsigned long long limit = (env == NULL) ? 0 : strtoull(env, NULL, 0);
+    const int64_t limit = cuemu_env_bytes("CUEMU_GPU_MEMORY");
 
-    return ((limit > 0) && (limit < gpu->memory_bytes)) ? limit :
-                                                          gpu->memory_bytes;
+    return ((limit > 0) && ((uint64_t)limit < gpu->memory_bytes)) ?
+           (unsigned long long)limit : gpu->memory_bytes;
 }
 
 /* Map the session's state, NULL if no process has made it. */
 static const cuemu_shared_t *cuemu_nvml_map(void)
 {
     const char *dir = getenv("CUEMU_SESSION");
-    const cuemu_shared_t *sh;
+    const cuemu_shared_t *sh = MAP_FAILED;
+    struct stat info;
     char path[300];
     int fd;
 
-    snprintf(path, sizeof(path), "%s/state", (dir == NULL) ? "" : dir);
+    if ((dir == NULL) || (*dir == '\0')) {
+        return NULL;
+    }
+
+    snprintf(path, sizeof(path), "%s/state", dir);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
-    sh = mmap(NULL, sizeof(*sh), PROT_READ, MAP_SHARED, fd, 0);
+    if ((fstat(fd, &info) == 0) && (info.st_size >= (off_t)sizeof(*sh))) {
+        sh = mmap(NULL, sizeof(*sh), PROT_READ, MAP_SHARED, fd, 0);
+    }
     close(fd);
     return (sh == MAP_FAILED) ? NULL : sh;
 }

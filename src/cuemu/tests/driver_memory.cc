@@ -451,7 +451,8 @@ TEST_F(driver_memory, hints_are_for_managed_memory)
                                0, NULL));
         CU_OK(advise(managed, 4096, 1, 0));
         CU_OK(advise(managed, 4096, 1, -1));
-        EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE, advise(managed, 4096, 1, 99));
+        CU_OK(advise(managed, 4096, 1, 99)); /* read mostly: by any device */
+        EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE, advise(managed, 4096, 3, 99));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, advise(managed, 4096, 0, 0));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, advise(plain, 4096, 1, 0));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,

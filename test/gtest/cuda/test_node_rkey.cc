@@ -258,6 +258,7 @@ TEST_F(NodeRkey, opened_memory_has_its_owners_handle)
     uct_cuda_imports_add(base, &opened);
     pack_as_peer(9);
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_LEGACY, packed.handle.type);
+    EXPECT_TRUE(packed.handle.is_imported);
     EXPECT_EQ(0, memcmp(&opened, packed.handle.os.bytes, sizeof(opened)));
     ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
                                                 &rkey));
@@ -270,6 +271,7 @@ TEST_F(NodeRkey, opened_memory_has_its_owners_handle)
     };
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
               uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(), &own));
+    EXPECT_EQ(1u, driver.mapped.size()); /* closing others would not help */
     uct_cuda_node_rkey_destroy(rkey);
 
     /* closed, and other memory is there now */

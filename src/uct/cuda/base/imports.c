@@ -21,6 +21,9 @@ static struct {
     LIST_HEAD(, import) list;
 } imports = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* This thread opens handles for the module itself */
+static __thread bool is_own_call;
+
 
 /* Return the entry of this address, NULL if there is none. The lock is held. */
 static import_t *find(CUdeviceptr base)
@@ -42,7 +45,8 @@ void uct_cuda_imports_add(CUdeviceptr base, const CUipcMemHandle *handle)
     unsigned long long id;
     import_t *import;
 
-    if (!uct_cuda_pointer_id(uct_cuda_driver_get(), base, &id)) {
+    if (is_own_call ||
+        !uct_cuda_pointer_id(uct_cuda_driver_get(), base, &id)) {
         return;
     }
 
@@ -61,6 +65,11 @@ void uct_cuda_imports_add(CUdeviceptr base, const CUipcMemHandle *handle)
         import->handle = *handle;
     }
     pthread_mutex_unlock(&imports.lock);
+}
+
+void uct_cuda_imports_set_own(bool is_own)
+{
+    is_own_call = is_own;
 }
 
 void uct_cuda_imports_remove(CUdeviceptr base)

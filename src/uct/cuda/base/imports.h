@@ -11,12 +11,15 @@
 #include <stdbool.h>
 
 
-/** Note that @a handle was opened at @a base. Without host memory it is not
- *  noted. */
+/** Record that @a handle was opened at @a base. Does nothing if malloc() fails,
+ *  or in a thread that opens a handle for the module itself. */
 void uct_cuda_imports_add(CUdeviceptr base, const CUipcMemHandle *handle);
 
-/** Note that an opening at @a base was closed; it may have been opened more
- *  often. */
+/** Set whether this thread opens handles for the module itself. */
+void uct_cuda_imports_set_own(bool is_own);
+
+/** Remove the handle opened at @a base if its memory is not mapped any more: it
+ *  may have been opened more than once. */
 void uct_cuda_imports_remove(CUdeviceptr base);
 
 /**

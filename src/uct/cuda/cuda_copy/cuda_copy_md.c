@@ -110,10 +110,11 @@ static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
 static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
                               size_t length, uct_abi_mem_attr_t *attr);
 
-/* Return the user of memory that UCP names so. UCP keeps its own buffers for
- * good: after a reset of the device by the program, messages from GPU to host
- * memory of UCX 1.20 and later would pass through freed memory. In the first
- * message of a kind it allocates a byte, to see where it is, and frees it. */
+/* Return who uses memory that UCP allocates under this name (NULL: none). UCP
+ * keeps its own buffers for good: after a reset of the device by the program,
+ * messages from GPU to host memory of UCX 1.20 and later would pass through
+ * freed memory. In the first message of a kind UCP allocates one byte, to find
+ * its memory domain, and frees it. */
 static uct_cuda_copy_user_t find_user(const char *name)
 {
     if (name == NULL) {

@@ -611,8 +611,10 @@ static ucs_status_t open_legacy(const uct_cuda_node_handle_t *handle,
     CUresult result;
 
     memcpy(&legacy, handle->os.bytes, sizeof(legacy));
+    uct_cuda_imports_set_own(true);
     result = driver->cuIpcOpenMemHandle(mapped_p, legacy,
                                         CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    uct_cuda_imports_set_own(false);
     if (result != CUDA_SUCCESS) {
         uct_cuda_debug("cuIpcOpenMemHandle(pid %d, %#lx): %s", handle->pid,
                        (unsigned long)handle->base,

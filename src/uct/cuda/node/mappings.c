@@ -390,12 +390,15 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
     }
 }
 
-/* Return whether opening a handle failed for want of a descriptor. Closing
- * mappings gives none. */
-static bool has_no_descriptor(ucs_status_t status)
+/* Return whether closing mappings may help to open a handle. It frees no file
+ * descriptor, and an imported handle may be of this process, which can never
+ * open it. */
+static bool may_make_way(const uct_cuda_node_handle_t *handle,
+                         ucs_status_t status)
 {
-    return (status == UCS_ERR_NOT_CONNECTED) ||
-           (status == UCS_ERR_EXCEEDS_LIMIT);
+    return (status == UCS_ERR_ALREADY_EXISTS) ||
+           (!handle->is_imported && (status != UCS_ERR_NOT_CONNECTED) &&
+            (status != UCS_ERR_EXCEEDS_LIMIT));
 }
 
 /* Return whether closing mappings may wait for work in the current context. A
@@ -454,7 +457,7 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 
     do {
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
-    } while ((status != UCS_OK) && !has_no_descriptor(status) &&
+    } while ((status != UCS_OK) && may_make_way(handle, status) &&
              make_way(handle, device, &step, &status));
 
     if (status == UCS_ERR_ALREADY_EXISTS) {

@@ -59,7 +59,8 @@ try_to_map(const uct_cuda_node_handle_t *handle, int device)
 }
 
 /* Return whether one mapping may succeed and the next one fail: each takes a
- * descriptor for a moment, or the memory may be of any process, also of this */
+ * descriptor for a moment, or this process may own the memory, so that it
+ * cannot open its handle */
 static bool is_tried_each_time(const uct_cuda_node_handle_t *handle)
 {
     return uct_cuda_node_handle_is_fd(handle) || handle->is_imported ||
@@ -134,9 +135,9 @@ static void log_unreachable(int32_t pid, int device, ucs_status_t status)
 
 /* Check whether the peer's GPU is reachable (else UCS_ERR_UNREACHABLE, logged
  * once for each peer), and set the peer's stream number. A success is valid for
- * all memory of that GPU, unless each key is tried. A failure is valid
- * for this allocation only: it may have been freed after its key was packed.
- * The trial maps the memory in the current context. */
+ * all memory of that GPU, except for handles of is_tried_each_time(). A failure
+ * is valid for this allocation only: it may have been freed after its key was
+ * packed. The trial maps the memory in the current context. */
 static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
                                 int device, unsigned *stream_p)
 {
