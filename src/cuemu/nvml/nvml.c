@@ -207,6 +207,15 @@ static const cuemu_shared_t *cuemu_nvml_map(void)
     return (sh == MAP_FAILED) ? NULL : sh;
 }
 
+/* Return the slot of the process that has this memory: its owner, or, if that
+   has ended, another user; -1: none. */
+static int cuemu_nvml_slot(const cuemu_extent_t *extent)
+{
+    return ((extent->id == 0) || (extent->users == 0)) ? -1 :
+           ((extent->users >> extent->owner) & 1) ? extent->owner :
+           __builtin_ctzll(extent->users);
+}
+
 /* List the living processes that have memory of a GPU. Return their number. */
 static unsigned
 cuemu_nvml_processes(const cuemu_gpu_t *gpu,
@@ -227,8 +236,8 @@ cuemu_nvml_processes(const cuemu_gpu_t *gpu,
             .computeInstanceId = ~0u
         };
         for (i = 0; i < CUEMU_MAX_EXTENTS; ++i) {
-            if ((sh->extents[i].id != 0) && (sh->extents[i].gpu == index) &&
-                (sh->extents[i].owner == slot)) {
+            if ((sh->extents[i].gpu == index) &&
+                (cuemu_nvml_slot(&sh->extents[i]) == slot)) {
                 infos[num].usedGpuMemory += sh->extents[i].size;
             }
         }
