@@ -27,6 +27,8 @@
                             the memory kept for them */
 #define BUSY_LEGACY   2
 #define BUSY_PACKED   0.01 /* seconds for a packed message of BUSY_LARGE */
+#define BUSY_AGAIN    0.002 /* seconds until a busy GPU is queried again, and
+                               more */
 #define BUSY_SPAN     (BUSY_LARGE + BUSY_SMALL)
 
 typedef unsigned long long busy_ptr_t;
@@ -435,24 +437,37 @@ static void busy_grow(void)
 
 /* Sum small buffers at addresses where others have been freed: they share a
    block of memory with one that stays, and the other ranks still map the freed
-   ones. */
+   ones. Once the GPU is idle again, it sums them. */
 static void busy_small(void)
 {
     const size_t size = 64 << 10;
     void *stays       = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    long on_gpus      = 0;
     void *from, *to;
-    int round;
+    int round, call;
+    double end;
 
     for (round = 0; round < 2; ++round) {
         from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
         to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
         if (round == 1) {
             busy_wait();
-        }
-        busy_allreduce("MPI_Allreduce of small buffers", MPI_COMM_WORLD,
-                       MPI_SUM, from, to, size);
-        if (round == 1) {
+            for (call = 0; call < 4; ++call) {
+                busy_allreduce("MPI_Allreduce of small buffers",
+                               MPI_COMM_WORLD, MPI_SUM, from, to, size);
+            }
             busy_release();
+            for (end = ucx_mp_time() + BUSY_AGAIN; ucx_mp_time() < end;)
+                ;
+            on_gpus = ucx_mp_on_gpus();
+        }
+        MPI_Barrier(MPI_COMM_WORLD); /* no GPU is busy */
+        busy_allreduce("MPI_Allreduce of small buffers on an idle GPU",
+                       MPI_COMM_WORLD, MPI_SUM, from, to, size);
+        if (ucx_mp_on_gpus() == on_gpus) {
+            fprintf(stderr, "ucx_mp_busy: rank %d: %s: not on the GPU\n",
+                    busy.rank, busy.call);
+            ++busy.wrong;
         }
         MPI_Barrier(MPI_COMM_WORLD); /* no rank reads them any more */
         ucx_mp_mem_free(UCX_MP_MEM_DEVICE, from);

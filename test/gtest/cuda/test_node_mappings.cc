@@ -36,11 +36,20 @@ protected:
         return h;
     }
 
-    static uct_cuda_node_mapping_t *get(const uct_cuda_node_handle_t &h)
+    static uct_cuda_node_mapping_t *
+    get(const uct_cuda_node_handle_t &h, CUdevice device = 0)
     {
         uct_cuda_node_mapping_t *mapping = nullptr;
-        EXPECT_EQ(UCS_OK, uct_cuda_node_cache_get(&h, 0, &mapping));
+        EXPECT_EQ(UCS_OK, uct_cuda_node_cache_get(&h, device, &mapping));
         return mapping;
+    }
+
+    void legacy_is_idle()
+    {
+        driver.table.cuEventRecord = [](CUevent event, CUstream) {
+            fake->done.insert(event);
+            return CUDA_SUCCESS;
+        };
     }
 
     void TearDown() override
@@ -166,6 +175,7 @@ TEST_F(IpcCache, a_collective_replaces_idle_mappings_of_another_context)
         fake->done.insert(event);
         return CUDA_SUCCESS;
     };
+    legacy_is_idle();
     for (bool is_idle : {true, false}) {
         driver.context                = first;
         uct_cuda_node_mapping_t *used = get(handle(0x10000, 1));
@@ -325,23 +335,26 @@ TEST_F(IpcCache, a_collective_closes_nothing_on_a_busy_gpu)
     uct_cuda_node_handle_t small     = handle(0x10000, 2);
     uct_cuda_node_handle_t next      = handle(0x10000, 3);
 
+    legacy_is_idle();
     driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
         fake->done.erase(event);
         return CUDA_SUCCESS;
     };
     uct_cuda_node_cache_put(get(large), true);
+    uct_cuda_node_cache_put(get(handle(0x90000000, 4)), true);
     uct_cuda_node_cache_collective(true);
 
     /* The driver may refuse any handle */
     driver.fail      = "cuIpcOpenMemHandle";
     driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
     EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_node_cache_get(&small, 0, &mapping));
+    EXPECT_EQ(1u, uct_cuda_node_cache_count()) << "the unused mapping is gone";
 
     /* It refuses one in the block of another mapping, but this is none */
     uct_cuda_node_cache_put(get(small), true);
-    EXPECT_EQ(2u, driver.mapped.size());
+    EXPECT_EQ(3u, driver.mapped.size());
     EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_node_cache_get(&next, 0, &mapping));
-    EXPECT_EQ(2u, driver.mapped.size());
+    EXPECT_EQ(3u, driver.mapped.size());
     uct_cuda_node_cache_collective(false);
 
     /* Forget that the GPU was busy */
@@ -350,7 +363,37 @@ TEST_F(IpcCache, a_collective_closes_nothing_on_a_busy_gpu)
         return CUDA_SUCCESS;
     };
     EXPECT_TRUE(uct_cuda_ctx_is_idle(0));
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+/* Mappings on another GPU do not prevent the driver from opening a handle. The
+   other GPU may wait for the program, and a query may invalidate a capture. */
+TEST_F(IpcCache, a_collective_queries_no_gpu_in_vain)
+{
+    const auto own                   = driver.context;
+    uct_cuda_node_mapping_t *mapping = nullptr;
+    uct_cuda_node_handle_t refused   = handle(0x10000, 1);
+
+    driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
+        *id = reinterpret_cast<uintptr_t>(context);
+        return CUDA_SUCCESS;
+    };
+    legacy_is_idle();
+    driver.table.cuCtxRecordEvent = [](CUcontext, CUevent event) {
+        ADD_FAILURE() << "nothing can be closed";
+        fake->done.insert(event);
+        return CUDA_SUCCESS;
+    };
+    driver.context = reinterpret_cast<CUcontext>(0x2000);
+    uct_cuda_node_cache_put(get(handle(0x90000, 2), 1), true);
+    uct_cuda_node_cache_put(get(handle(0xa0000, 3), 1), false);
+    driver.context   = own;
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
+    uct_cuda_node_cache_collective(true);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_cache_get(&refused, 0, &mapping));
+    uct_cuda_node_cache_collective(false);
+    EXPECT_EQ(2u, driver.mapped.size());
 }
 
 /* A range and its pieces have the same addresses while both exist, also if the

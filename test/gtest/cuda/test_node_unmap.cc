@@ -62,7 +62,7 @@ public:
         handle.type         = type;
         handle.length       = length;
         driver.mapped[next] = "";
-        uct_cuda_node_unmap(&handle, next, driver.context, driver.ctx_id);
+        uct_cuda_node_unmap(&handle, next, 0, driver.context, driver.ctx_id);
         next += 0x10000;
     }
 
@@ -148,6 +148,54 @@ TEST_F(IpcUnmap, a_check_closes_idle_mappings)
     EXPECT_FALSE(uct_cuda_node_unmap_idle(UINT64_MAX));
     EXPECT_FALSE(uct_cuda_node_unmap_is_much());
     EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
+}
+
+/* A message cannot query all streams, so it takes the GPU for busy for a while;
+   a collective queries it */
+TEST_F(IpcUnmap, a_collective_uses_no_guess_of_a_message)
+{
+    const size_t kept = UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB);
+
+    unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT + 16 * MiB);
+    busy_elsewhere();
+    uct_cuda_node_unmap_due(true);
+    idle();
+    uct_cuda_node_unmap_due(false);
+    EXPECT_EQ(kept + 1, driver.mapped.size());
+    uct_cuda_node_unmap_due(true);
+    EXPECT_EQ(kept / 2, driver.mapped.size());
+}
+
+TEST_F(IpcUnmap, a_busy_context_keeps_its_own_mappings_only)
+{
+    bool is_busy = false;
+
+    idle();
+    driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
+        *id = reinterpret_cast<uintptr_t>(context);
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxPushCurrent = [](CUcontext context) {
+        fake->context = context;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuCtxRecordEvent = [](CUcontext context, CUevent event) {
+        fake->done.erase(event);
+        if (context != reinterpret_cast<CUcontext>(0x3000)) {
+            fake->done.insert(event);
+        }
+        return CUDA_SUCCESS;
+    };
+    for (uintptr_t context : {0x3000, 0x4000}) {
+        driver.context = reinterpret_cast<CUcontext>(context);
+        driver.ctx_id  = context;
+        unmap(4096);
+    }
+    EXPECT_EQ(0u, uct_cuda_node_unmap_device(1, &is_busy));
+    EXPECT_FALSE(is_busy);
+    EXPECT_EQ(1u, uct_cuda_node_unmap_device(0, &is_busy));
+    EXPECT_TRUE(is_busy);
+    EXPECT_EQ(1u, driver.mapped.count(0x10000));
 }
 
 TEST_F(IpcUnmap, mappings_of_a_destroyed_context_are_not_closed)

@@ -23,11 +23,9 @@
  * milliseconds, too. */
 #define LOAD_WAIT_NS (2 * 1000 * 1000)
 
-/* Time after such a wait in vain in which loads wait for ANSWER_NS only */
+/* Time after such a wait in vain in which loads wait for UCT_CUDA_CTX_ANSWER_NS
+ * only */
 #define LOAD_BUSY_NS (100 * 1000 * 1000)
-
-/* Time that an idle GPU needs to answer, with a margin */
-#define ANSWER_NS (100 * 1000)
 
 
 typedef enum {
@@ -701,7 +699,8 @@ bool uct_cuda_ctx_may_load(uint64_t *busy_p)
     const bool has_waited = (before != 0) &&
                             (uct_cuda_now_ns() - before < LOAD_BUSY_NS);
 
-    if (uct_cuda_ctx_is_idle(has_waited ? ANSWER_NS : LOAD_WAIT_NS)) {
+    if (uct_cuda_ctx_is_idle(has_waited ? UCT_CUDA_CTX_ANSWER_NS :
+                                          LOAD_WAIT_NS)) {
         return true;
     }
 

@@ -108,6 +108,10 @@ bool uct_cuda_ctx_push_alive(CUcontext cuda, unsigned long long id);
 void uct_cuda_ctx_pop(void);
 
 
+/** Time that an idle GPU needs to answer, with a margin (ns). The event of an
+ *  idle stream takes 10 us (H100). */
+#define UCT_CUDA_CTX_ANSWER_NS (100 * 1000)
+
 /**
  * Return whether all streams of the current context are idle, now or within @a
  * wait_ns (nanoseconds). If so, a driver call that waits for queued work

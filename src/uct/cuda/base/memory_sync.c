@@ -28,9 +28,6 @@
  * the event, perhaps for ever. */
 #define MAX_WAIT_NS (20 * 1000 * 1000)
 
-/* The event of an idle stream takes 10 us (H100) */
-#define IDLE_WAIT_NS (100 * 1000)
-
 
 /* Data of a context */
 typedef struct {
@@ -141,7 +138,7 @@ static void wait_for_copies(void)
 
 bool uct_cuda_memory_legacy_is_idle(void)
 {
-    return wait_for_legacy(IDLE_WAIT_NS);
+    return wait_for_legacy(UCT_CUDA_CTX_ANSWER_NS);
 }
 
 /* The program's copies may be in either context: the current one, or the

@@ -283,12 +283,15 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
     return UCS_OK;
 }
 
+/* Map an export, or return the last refusal during its pause. A busy GPU causes
+ * no pause. */
 static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
 {
     const uint64_t sequence = memory->agreement->sequence;
     const uct_cuda_node_handle_t *shown;
     uct_cuda_node_handle_t handle;
     uint32_t generation;
+    ucs_status_t status;
     import_t *import;
 
     if (index >= UCT_CUDA_NODE_CONTROL_EXPORTS) {
@@ -315,14 +318,17 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
         import_drop(import, true);
         import->generation = generation;
     }
-    if ((import->refusal == UCS_OK) || (sequence >= import->retry)) {
-        import->pause   = (import->refusal == UCS_OK) ?
-                                  1 :
-                                  ucs_min(2 * import->pause, MAX_PAUSE);
-        import->refusal = import_get(memory, import, &handle);
-        import->retry   = sequence + import->pause;
+    if ((import->refusal != UCS_OK) && (sequence < import->retry)) {
+        return import->refusal;
     }
-    return import->refusal;
+
+    import->pause   = (import->refusal == UCS_OK) ?
+                              1 :
+                              ucs_min(2 * import->pause, MAX_PAUSE);
+    import->retry   = sequence + import->pause;
+    status          = import_get(memory, import, &handle);
+    import->refusal = (status == UCS_ERR_BUSY) ? UCS_OK : status;
+    return status;
 }
 
 /* Replace the status of a relay's failure by one that all ranks recognize */

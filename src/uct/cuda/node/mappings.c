@@ -21,9 +21,6 @@
  * this many others were mapped */
 #define MAX_UNUSED 256
 
-/* Time that an idle GPU needs to answer, with a margin (ns) */
-#define IDLE_WAIT_NS (100 * 1000)
-
 /* Time limit for closing mappings in one check (ns) */
 #define MAX_LOOK_NS (1000ul * 1000)
 
@@ -114,8 +111,8 @@ static void mapping_close(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->closed) {
         __atomic_store_n(&mapping->closed, true, __ATOMIC_RELAXED);
-        uct_cuda_node_unmap(&mapping->handle, mapping->mapped, mapping->context,
-                            mapping->context_id);
+        uct_cuda_node_unmap(&mapping->handle, mapping->mapped, mapping->device,
+                            mapping->context, mapping->context_id);
     }
 }
 
@@ -253,9 +250,12 @@ static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
  * allocation on devices other than @a device (-1: on any device, and ranges
  * stay). Weak references do not keep a mapping where @a peer's allocation has
  * replaced freed memory; a range and its pieces overlap while both exist.
+ * @param is_busy_p  NULL; or retire only mappings on @a device that can be
+ *                   closed without blocking, and set this to true if others
+ *                   stay.
  * @return Number of mappings retired */
 static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
-                            uint64_t end, CUdevice device)
+                            uint64_t end, CUdevice device, bool *is_busy_p)
 {
     unsigned count = 0;
     uct_cuda_node_mapping_t *mapping, *newer;
@@ -265,7 +265,8 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
     {
         is_same = is_same_allocation(mapping, peer);
         if (!is_same_peer(mapping, peer) || !overlaps(mapping, start, end) ||
-            (is_same && (mapping->device != device)) || mapping->closed ||
+            ((is_same || (is_busy_p != NULL)) && (mapping->device != device)) ||
+            mapping->closed ||
             ((device < 0) &&
              (is_range(&mapping->handle) || is_range(peer)))) {
             continue;
@@ -276,6 +277,12 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
             overlaps(mapping, peer->base, peer->base + peer->length)) {
             mapping_close(mapping);
         } else if (mapping->users > 0) {
+            continue;
+        } else if ((is_busy_p != NULL) &&
+                   uct_cuda_node_unmap_blocks(&mapping->handle,
+                                              mapping->context,
+                                              mapping->context_id)) {
+            *is_busy_p = true;
             continue;
         }
 
@@ -401,44 +408,32 @@ static bool may_make_way(const uct_cuda_node_handle_t *handle,
             (status != UCS_ERR_EXCEEDS_LIMIT));
 }
 
-/* Return whether closing mappings may wait for work in the current context. A
- * collective does not wait: it falls back if the GPU is busy. */
-static bool may_wait(ucs_status_t *status_p)
-{
-    if (in_collective && !uct_cuda_ctx_is_idle(IDLE_WAIT_NS)) {
-        *status_p = UCS_ERR_BUSY;
-        return false;
-    }
-
-    return true;
-}
-
-/* Close mappings that may prevent the driver from opening a handle: first all
- * kept ones, then the peer's idle ones. This waits for work in their contexts.
+/* Close mappings that may prevent the driver from opening a handle: first kept
+ * ones, then the peer's idle ones. This waits for work in their contexts. A
+ * collective does not wait: it closes those on @a device if the GPU is idle.
  * @param step      0 before the first call; how far the calls have come.
- * @param status_p  Set to UCS_ERR_BUSY if the GPU is busy.
+ * @param status_p  Set to UCS_ERR_BUSY if mappings stay only because the GPU is
+ *                  busy.
  * @return false: nothing was closed */
 static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
                      unsigned *step, ucs_status_t *status_p)
 {
-    if (!may_wait(status_p)) {
-        return false;
-    }
+    unsigned count = 0;
+    bool is_busy   = false;
 
-    if (*step == 0) {
-        *step = 1;
-        if (uct_cuda_node_unmap_all() > 0) {
-            return true;
+    while ((count == 0) && (*step < 2)) {
+        if (++*step == 2) {
+            count = retire_idle(handle, 0, UINT64_MAX, device,
+                                in_collective ? &is_busy : NULL);
         }
+        count += in_collective ? uct_cuda_node_unmap_device(device, &is_busy) :
+                                 uct_cuda_node_unmap_all();
     }
 
-    if ((*step == 1) && (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
-        *step = 2;
-        (void)uct_cuda_node_unmap_all();
-        return true;
+    if ((count == 0) && is_busy) {
+        *status_p = UCS_ERR_BUSY;
     }
-
-    return false;
+    return count > 0;
 }
 
 /* Open the handle; if the driver refuses, close mappings that may prevent this
@@ -450,8 +445,9 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
     ucs_status_t status;
 
     /* other mappings in this range are of memory freed by the peer */
-    (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
-    if (!uct_cuda_node_unmap_replaced(handle, in_collective)) {
+    (void)retire_idle(handle, handle->base, handle->base + handle->length, -1,
+                      NULL);
+    if (!uct_cuda_node_unmap_replaced(handle, device, !in_collective)) {
         return UCS_ERR_BUSY;
     }
 

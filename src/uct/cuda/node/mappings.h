@@ -49,8 +49,9 @@ typedef struct uct_cuda_node_mapping {
  * @param mapping_p  Filled with the mapping; release it with
  *                   uct_cuda_node_cache_put().
  * @return UCS_OK; or, with nothing to release, UCS_ERR_UNREACHABLE,
- *         UCS_ERR_EXCEEDS_LIMIT (no descriptor is left), UCS_ERR_UNSUPPORTED,
- *         UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
+ *         UCS_ERR_EXCEEDS_LIMIT (no descriptor is left), UCS_ERR_BUSY (in a
+ *         collective: mappings in the way cannot be closed now),
+ *         UCS_ERR_UNSUPPORTED, UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,

@@ -17,19 +17,17 @@
 /* Maximum number of processes sharing a GPU and the limit */
 #define MAX_PARTS 64
 
-/* Time that an idle GPU needs to answer, with a margin */
-#define IDLE_WAIT_NS (100 * 1000)
-
-/* Time until a busy GPU is queried again */
-#define BUSY_NS (1000ul * 1000)
+/* Time until a busy context is queried again (ns) */
+#define REPEAT_NS (1000ul * 1000)
 
 
 typedef struct kept {
     TAILQ_ENTRY(kept)      link;
     uct_cuda_node_handle_t handle;
     CUdeviceptr            mapped;
+    CUdevice               device;
     CUcontext              context;
-    unsigned long long    context_id;
+    unsigned long long     context_id;
     size_t                 size;
 } kept_t;
 
@@ -66,8 +64,8 @@ static void close_kept(kept_t *entry)
 }
 
 void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
-                         CUdeviceptr mapped, CUcontext context,
-                         unsigned long long id)
+                         CUdeviceptr mapped, CUdevice device,
+                         CUcontext context, unsigned long long id)
 {
     kept_t *entry = NULL;
 
@@ -82,6 +80,7 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
 
     entry->handle     = *handle;
     entry->mapped     = mapped;
+    entry->device     = device;
     entry->context    = context;
     entry->context_id = id;
     entry->size       = (handle->length + GRANULARITY - 1) / GRANULARITY *
@@ -90,29 +89,48 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
     TAILQ_INSERT_TAIL(&kept.list, entry, link);
 }
 
-/* Return whether the GPU of a kept mapping is idle; true if the mapping's
- * context is gone. A negative answer is reused for BUSY_NS, whatever the GPU:
- * the query takes up to 0.1 ms with the lock held. */
-static bool is_idle(const kept_t *entry, bool may_ask)
+/* Return whether a context is idle; true if it is gone. The driver's negative
+ * answer is reused for REPEAT_NS: the query takes up to 0.1 ms with the lock
+ * held. */
+static bool is_idle(CUcontext context, unsigned long long id, bool may_ask)
 {
-    static uint64_t busy;
+    static struct {
+        unsigned long long id;
+        uint64_t           when; /* ns */
+    } busy;
 
     const uint64_t now = uct_cuda_now_ns();
-    bool answer        = true;
+    bool answer;
 
-    if ((busy != 0) && (now - busy < BUSY_NS)) {
+    if (((busy.id == id) && (now - busy.when < REPEAT_NS)) ||
+        (!may_ask && uct_cuda_ctx_was_busy())) {
         return false;
     }
 
-    if (uct_cuda_ctx_push_alive(entry->context, entry->context_id)) {
-        answer = uct_cuda_memory_legacy_is_idle() &&
-                 (may_ask ? uct_cuda_ctx_is_idle(IDLE_WAIT_NS) :
-                            !uct_cuda_ctx_was_busy());
-        uct_cuda_ctx_pop();
+    if (!uct_cuda_ctx_push_alive(context, id)) {
+        return true;
     }
 
-    busy = answer ? 0 : now;
+    answer = uct_cuda_memory_legacy_is_idle() &&
+             (!may_ask || uct_cuda_ctx_is_idle(UCT_CUDA_CTX_ANSWER_NS));
+    uct_cuda_ctx_pop();
+    if (!answer) {
+        busy.id   = id;
+        busy.when = now;
+    }
     return answer;
+}
+
+static bool entry_is_idle(const kept_t *entry, bool may_ask)
+{
+    return is_idle(entry->context, entry->context_id, may_ask);
+}
+
+bool uct_cuda_node_unmap_blocks(const uct_cuda_node_handle_t *handle,
+                                CUcontext context, unsigned long long id)
+{
+    return (handle->type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
+           !is_idle(context, id, true);
 }
 
 /* Return this process's share of a limit: peers keep as much, possibly on one
@@ -142,7 +160,7 @@ void uct_cuda_node_unmap_due(bool may_ask)
     while ((kept.size > part_of(may_ask ? UCT_CUDA_NODE_UNMAP_KEPT / 2 :
                                           UCT_CUDA_NODE_UNMAP_KEPT)) &&
            ((kept.size > part_of(UCT_CUDA_NODE_UNMAP_MAX)) ||
-            is_idle(TAILQ_FIRST(&kept.list), may_ask))) {
+            entry_is_idle(TAILQ_FIRST(&kept.list), may_ask))) {
         close_kept(TAILQ_FIRST(&kept.list));
     }
 }
@@ -155,7 +173,7 @@ bool uct_cuda_node_unmap_idle(uint64_t max_ns)
         if (uct_cuda_now_ns() - start > max_ns) {
             return true;
         }
-        if (!is_idle(TAILQ_FIRST(&kept.list), false)) {
+        if (!entry_is_idle(TAILQ_FIRST(&kept.list), false)) {
             return false;
         }
 
@@ -173,7 +191,7 @@ static bool is_small(const uct_cuda_node_handle_t *handle)
 }
 
 bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
-                                  bool may_ask)
+                                  CUdevice device, bool may_block)
 {
     kept_t *entry, *newer;
 
@@ -182,11 +200,12 @@ bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
         newer = TAILQ_NEXT(entry, link);
         if ((entry->handle.pid != handle->pid) ||
             (entry->handle.pid_ns != handle->pid_ns) ||
-            (entry->handle.base != handle->base) || !is_small(&entry->handle)) {
+            (entry->handle.base != handle->base) ||
+            (entry->device != device) || !is_small(&entry->handle)) {
             continue;
         }
 
-        if (may_ask && !is_idle(entry, true)) {
+        if (!may_block && !entry_is_idle(entry, true)) {
             return false;
         }
 
@@ -194,6 +213,28 @@ bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
     }
 
     return true;
+}
+
+unsigned uct_cuda_node_unmap_device(CUdevice device, bool *is_busy_p)
+{
+    unsigned count = 0;
+    kept_t *entry, *newer;
+
+    for (entry = TAILQ_FIRST(&kept.list); entry != NULL; entry = newer) {
+        newer = TAILQ_NEXT(entry, link);
+        if (entry->device != device) {
+            continue;
+        }
+
+        if (entry_is_idle(entry, true)) {
+            close_kept(entry);
+            ++count;
+        } else {
+            *is_busy_p = true;
+        }
+    }
+
+    return count;
 }
 
 unsigned uct_cuda_node_unmap_all(void)

@@ -29,12 +29,18 @@
  * later call closes it. Call these functions with the mapping cache's lock
  * held.
  *
+ * @param device       Device of the mapping.
  * @param context, id  Context of the mapping; may be destroyed, and the mapping
- *                 with it.
+ *                     with it.
  */
 void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
-                         CUdeviceptr mapped, CUcontext context,
-                         unsigned long long id);
+                         CUdeviceptr mapped, CUdevice device,
+                         CUcontext context, unsigned long long id);
+
+/** Return whether closing a mapping in this context would block. The query may
+ *  invalidate a capture, see uct_cuda_ctx_is_idle(). */
+bool uct_cuda_node_unmap_blocks(const uct_cuda_node_handle_t *handle,
+                                CUcontext context, unsigned long long id);
 
 /**
  * Close the oldest kept mappings: above this process's share of
@@ -66,16 +72,25 @@ bool uct_cuda_node_unmap_is_much(void);
 bool uct_cuda_node_unmap_is_due(void);
 
 /**
- * Close kept mappings replaced by a peer's small allocation. The driver puts
- * small allocations into blocks, and opens no handle of a block while another
- * is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100).
+ * Close a device's kept mappings replaced by a peer's small allocation. The
+ * driver puts small allocations into blocks, and opens no handle of a block
+ * while another is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100).
  *
- * @param may_ask  As in uct_cuda_node_unmap_due(). Then close them only while
- *                 the GPU is idle, otherwise also if this blocks.
+ * @param may_block  Close them also if this blocks. Otherwise query whether it
+ *                   would, see uct_cuda_node_unmap_blocks().
  * @return false: some stay, as the GPU is busy.
  */
 bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
-                                  bool may_ask);
+                                  CUdevice device, bool may_block);
+
+/**
+ * Close a device's kept mappings that can be closed without blocking, see
+ * uct_cuda_node_unmap_blocks().
+ *
+ * @param is_busy_p  Set to true if some stay, as the GPU is busy.
+ * @return Number of mappings closed.
+ */
+unsigned uct_cuda_node_unmap_device(CUdevice device, bool *is_busy_p);
 
 /**
  * Close all kept mappings, waiting for work in their contexts.
