@@ -4,6 +4,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/node/unmap.h>
 }
 
@@ -78,6 +79,8 @@ public:
     {
         uct_cuda_node_unmap_all();
         EXPECT_TRUE(driver.mapped.empty());
+        idle(); /* forget that the GPU was busy */
+        EXPECT_TRUE(uct_cuda_ctx_is_idle(0));
     }
 };
 
