@@ -185,15 +185,9 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
     return (buffer->on_gpu == NULL) ? 0 : size;
 }
 
-/* Allocate GPU memory for the packed bytes, if a kernel can pack them and the
-   module is loaded: then UCX can send from GPU memory. */
+/* Allocate GPU memory for the packed bytes. */
 static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 {
-    if (buffer->is_cpu || !buffer->is_single || (ucx_mp_mpi_module() == NULL) ||
-        !ucx_mp_mpi_pack_prepare(copy, buffer->element)) {
-        return false;
-    }
-
     buffer->staged    = ucx_mp_mpi_gpu_block_get(copy, buffer->bytes,
                                                  &buffer->gpu_block);
     buffer->is_packed = (buffer->staged != NULL);
@@ -209,7 +203,8 @@ static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
                                   *buffer->parts.type_p, true) == MPI_SUCCESS);
 }
 
-static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
+static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
+                         bool has_kernel)
 {
     buffer->staged = ucx_mp_mpi_pool_get(buffer->bytes, buffer->bytes, copy,
                                          &buffer->block);
@@ -217,9 +212,7 @@ static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
         return false;
     }
 
-    buffer->is_packed = buffer->is_single &&
-                        ucx_mp_mpi_pool_is_mapped(buffer->block) &&
-                        ucx_mp_mpi_pack_prepare(copy, buffer->element);
+    buffer->is_packed = has_kernel && ucx_mp_mpi_pool_is_mapped(buffer->block);
     if (buffer->is_packed || hold_rows(buffer)) {
         return true;
     }
@@ -233,8 +226,15 @@ static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   ucx_mp_mpi_copy_t *copy)
 {
-    if (!hold_on_gpu(buffer, copy) &&
-        (ucx_mp_mpi_pmpi.assists || !hold_on_host(buffer, copy))) {
+    /* with the module, UCX can send from GPU memory */
+    const bool on_gpu     = !buffer->is_cpu && (ucx_mp_mpi_module() != NULL);
+    const bool has_kernel = buffer->is_single &&
+                            (on_gpu || !ucx_mp_mpi_pmpi.assists) &&
+                            ucx_mp_mpi_pack_prepare(copy, buffer->element);
+
+    if (!(on_gpu && has_kernel && hold_on_gpu(buffer, copy)) &&
+        (ucx_mp_mpi_pmpi.assists ||
+         !hold_on_host(buffer, copy, has_kernel))) {
         return false;
     }
 

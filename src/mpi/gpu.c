@@ -283,16 +283,11 @@ void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx)
     copy_enter(copy, ctx, 0);
 }
 
-bool ucx_mp_mpi_copy_begin_here(ucx_mp_mpi_copy_t *copy)
+bool ucx_mp_mpi_copy_here(ucx_mp_mpi_copy_t *copy)
 {
-    CUcontext ctx;
-
-    if ((driver.cuCtxGetCurrent(&ctx) != CUDA_SUCCESS) || (ctx == NULL)) {
-        return false;
-    }
-
-    copy_enter(copy, ctx, 0);
-    return true;
+    *copy = (ucx_mp_mpi_copy_t){.stream = NULL};
+    return (driver.cuCtxGetCurrent(&copy->ctx) == CUDA_SUCCESS) &&
+           (copy->ctx != NULL);
 }
 
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
@@ -405,9 +400,14 @@ void ucx_mp_mpi_gpu_free(CUdeviceptr address)
 
     if ((copy_context((void*)address, &ctx) == CUDA_SUCCESS) &&
         (driver.cuCtxPushCurrent(ctx) == CUDA_SUCCESS)) {
-        uct_cuda_device_memory_free(&driver, address);
+        (void)driver.cuMemFree(address);
         (void)driver.cuCtxPopCurrent(&ctx);
     }
+}
+
+void ucx_mp_mpi_gpu_free_unused(CUdeviceptr address, bool is_waited)
+{
+    (void)uct_cuda_device_memory_free(&driver, address, is_waited);
 }
 
 bool ucx_mp_mpi_gpu_kernels(ucx_mp_kernels_driver_t *kernels)

@@ -92,9 +92,14 @@ bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length);
    failure. */
 CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
 
-/* Free memory of ucx_mp_mpi_gpu_alloc() without waiting for the program's GPU
-   work, which may wait for the program. An error is ignored. */
+/* Free memory of ucx_mp_mpi_gpu_alloc() that the program may use: wait for all
+   work on the GPU, as cuMemFree() does. An error is ignored. */
 void ucx_mp_mpi_gpu_free(CUdeviceptr address);
+
+/* Free memory that only this library has used, with its context current,
+   without waiting for the program's work. `is_waited`: the memory is needed
+   at once. */
+void ucx_mp_mpi_gpu_free_unused(CUdeviceptr address, bool is_waited);
 
 /* Fill in the driver functions that load and launch kernels (src/kernels).
    @return false: the driver lacks one. */
@@ -120,9 +125,9 @@ void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
    still be in progress: call the module's sync(). */
 void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);
 
-/* The same in the current context. @return false: there is none, and nothing
-   has begun. */
-bool ucx_mp_mpi_copy_begin_here(ucx_mp_mpi_copy_t *copy);
+/* Describe the current context, without a stream: no copy can follow, and
+   nothing must be ended. @return false: there is none. */
+bool ucx_mp_mpi_copy_here(ucx_mp_mpi_copy_t *copy);
 
 /* Submit a copy between memory of any kind that the driver knows, each end in
    one allocation. After an error, do nothing. */

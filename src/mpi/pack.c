@@ -30,9 +30,11 @@ struct context {
     CUcontext              ctx;
     unsigned long long     id;
     CUfunction             pack;
-    bool                   is_loaded, is_failed;
-    uint64_t               busy; /* see the module's may_load() */
+    bool                   is_tried;     /* loading; read without the lock */
+    bool                   is_committed; /* MPI_Type_commit() has asked */
+    uint64_t               busy;         /* see the module's may_load() */
     ucx_mp_kernels_t       *reductions;
+    bool                   is_refused[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
     ucx_mp_mpi_gpu_block_t *idle;
     size_t                 idle_size; /* bytes */
 };
@@ -57,6 +59,7 @@ static struct {
    context has no id, or no memory is left. The caller holds the lock. */
 static context_t *context_find(ucx_mp_mpi_copy_t *copy)
 {
+    ucx_mp_kernels_driver_t driver;
     unsigned long long id;
     context_t *context;
 
@@ -76,13 +79,27 @@ static context_t *context_find(ucx_mp_mpi_copy_t *copy)
         context->id   = id;
         context->next = gpu.contexts;
         gpu.contexts  = context;
+        if (ucx_mp_mpi_gpu_kernels(&driver)) {
+            context->reductions = ucx_mp_kernels_create(&driver);
+        }
     }
     return context;
 }
 
-/* Free idle memory until at most `size` bytes of it are left. The caller holds
-   the lock, and the context is current. */
-static void context_trim(context_t *context, size_t size)
+/* The same for a caller without the lock. Contexts are never freed. */
+static context_t *context_get(ucx_mp_mpi_copy_t *copy)
+{
+    context_t *context;
+
+    pthread_mutex_lock(&gpu.lock);
+    context = context_find(copy);
+    pthread_mutex_unlock(&gpu.lock);
+    return context;
+}
+
+/* Free idle memory until at most `size` bytes of it are left; `is_waited`: it
+   is needed at once. The caller holds the lock, and the context is current. */
+static void context_trim(context_t *context, size_t size, bool is_waited)
 {
     ucx_mp_mpi_gpu_block_t *block;
 
@@ -90,7 +107,7 @@ static void context_trim(context_t *context, size_t size)
         block               = context->idle;
         context->idle       = block->next;
         context->idle_size -= block->size;
-        ucx_mp_mpi_gpu_free(block->address);
+        ucx_mp_mpi_gpu_free_unused(block->address, is_waited);
         free(block);
     }
 }
@@ -124,12 +141,12 @@ static ucx_mp_mpi_gpu_block_t *context_alloc(context_t *context, size_t size)
         return NULL;
     }
 
-    context_trim(context, IDLE_MAX);
+    context_trim(context, IDLE_MAX, false);
     block->owner   = context;
     block->size    = size;
     block->address = ucx_mp_mpi_gpu_alloc(size);
     if ((block->address == 0) && (context->idle != NULL)) {
-        context_trim(context, 0);
+        context_trim(context, 0, true);
         block->address = ucx_mp_mpi_gpu_alloc(size);
     }
     if (block->address == 0) {
@@ -189,7 +206,7 @@ static void context_trim_now(context_t *context)
     ucx_mp_mpi_copy_begin(&copy, (void*)context->idle->address);
     if (ucx_mp_mpi_copy_context_id(&copy, &id) &&
         (copy.ctx == context->ctx) && (id == context->id)) {
-        context_trim(context, IDLE_MAX);
+        context_trim(context, IDLE_MAX, false);
     }
     (void)ucx_mp_mpi_copy_end(&copy);
 }
@@ -292,7 +309,8 @@ static rows_t *rows_find(const context_t *context,
 }
 
 /* Return whether a kernel can be loaded now. Loading waits for all work on the
-   GPU, which may wait for the program: not on a busy one. */
+   GPU, which may wait for the program: not on a busy one. The answer takes up
+   to 2 ms: the caller does not hold the lock. */
 static bool context_may_load(context_t *context)
 {
     const uct_cuda_coll_api_t *module = ucx_mp_mpi_module();
@@ -301,22 +319,30 @@ static bool context_may_load(context_t *context)
 }
 
 /* Load the packing kernel, all calls in relaxed mode: the program may capture
-   a graph meanwhile. */
+   a graph meanwhile. @return Whether it is loaded. */
 static bool context_load(context_t *context)
 {
     ucx_mp_kernels_driver_t driver;
     bool is_changed;
 
-    if (!context->is_loaded && !context->is_failed &&
-        context_may_load(context)) {
-        is_changed         = uct_cuda_capture_relax();
-        context->is_loaded = ucx_mp_mpi_gpu_kernels(&driver) &&
-                             (ucx_mp_pack_load(&driver, &context->pack) ==
-                              CUDA_SUCCESS);
-        context->is_failed = !context->is_loaded;
-        uct_cuda_capture_restore(is_changed);
+    if (!__atomic_load_n(&context->is_tried, __ATOMIC_ACQUIRE)) {
+        if (!context_may_load(context)) {
+            return false;
+        }
+
+        pthread_mutex_lock(&gpu.lock);
+        if (!context->is_tried) {
+            is_changed = uct_cuda_capture_relax();
+            if (!ucx_mp_mpi_gpu_kernels(&driver) ||
+                (ucx_mp_pack_load(&driver, &context->pack) != CUDA_SUCCESS)) {
+                context->pack = NULL;
+            }
+            uct_cuda_capture_restore(is_changed);
+            __atomic_store_n(&context->is_tried, true, __ATOMIC_RELEASE);
+        }
+        pthread_mutex_unlock(&gpu.lock);
     }
-    return context->is_loaded;
+    return context->pack != NULL;
 }
 
 void ucx_mp_mpi_pack_load(void)
@@ -324,40 +350,40 @@ void ucx_mp_mpi_pack_load(void)
     ucx_mp_mpi_copy_t copy;
     context_t *context;
 
-    if (!ucx_mp_mpi_copy_begin_here(&copy)) {
+    if ((ucx_mp_mpi_module() == NULL) || !ucx_mp_mpi_copy_here(&copy)) {
         return;
     }
 
-    pthread_mutex_lock(&gpu.lock);
-    context = context_find(&copy);
-    if (context != NULL) {
+    context = context_get(&copy);
+    if ((context != NULL) &&
+        !__atomic_exchange_n(&context->is_committed, true, __ATOMIC_RELAXED)) {
         (void)context_load(context);
     }
-    pthread_mutex_unlock(&gpu.lock);
-    (void)ucx_mp_mpi_copy_end(&copy);
 }
 
 bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
                              ucx_mp_mpi_element_t *element)
 {
-    rows_t *rows = NULL;
     context_t *context;
+    rows_t *rows;
 
     if (element->layout.count > UINT32_MAX) {
         return false;
     }
 
+    context = context_get(copy);
+    if ((context == NULL) || !context_load(context)) {
+        return false;
+    }
+
     pthread_mutex_lock(&gpu.lock);
-    context = context_find(copy);
-    if ((context != NULL) && context_load(context)) {
-        rows = rows_find(context, element);
-        if (rows == NULL) {
-            rows = rows_make(context, copy, &element->layout);
-            if (rows != NULL) {
-                rows->next           = element->on_gpu;
-                element->on_gpu      = rows;
-                element->on_gpu_free = rows_free;
-            }
+    rows = rows_find(context, element);
+    if (rows == NULL) {
+        rows = rows_make(context, copy, &element->layout);
+        if (rows != NULL) {
+            rows->next           = element->on_gpu;
+            element->on_gpu      = rows;
+            element->on_gpu_free = rows_free;
         }
     }
     pthread_mutex_unlock(&gpu.lock);
@@ -368,28 +394,29 @@ ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
                                             ucx_mp_op_t op,
                                             ucx_mp_type_t type)
 {
-    ucx_mp_kernels_t *kernels = NULL;
-    ucx_mp_kernels_driver_t driver;
-    context_t *context;
-    bool is_changed;
+    context_t *context = context_get(copy);
+    bool is_changed, *is_refused;
 
-    pthread_mutex_lock(&gpu.lock);
-    is_changed = uct_cuda_capture_relax();
-    context    = context_find(copy);
-    if ((context != NULL) && (context->reductions == NULL) &&
-        ucx_mp_mpi_gpu_kernels(&driver)) {
-        context->reductions = ucx_mp_kernels_create(&driver);
+    if ((context == NULL) || (context->reductions == NULL)) {
+        return NULL;
     }
-    if ((context != NULL) && (context->reductions != NULL) &&
-        (ucx_mp_kernels_are_loaded(context->reductions, op, type) ||
-         context_may_load(context)) &&
-        (ucx_mp_kernels_load(context->reductions, op, type) ==
-         CUDA_SUCCESS)) {
-        kernels = context->reductions;
+
+    is_refused = &context->is_refused[op][type];
+    if (!ucx_mp_kernels_are_loaded(context->reductions, op, type)) {
+        if (__atomic_load_n(is_refused, __ATOMIC_RELAXED) ||
+            !context_may_load(context)) {
+            return NULL;
+        }
+
+        is_changed = uct_cuda_capture_relax();
+        if (ucx_mp_kernels_load(context->reductions, op, type) !=
+            CUDA_SUCCESS) {
+            __atomic_store_n(is_refused, true, __ATOMIC_RELAXED);
+        }
+        uct_cuda_capture_restore(is_changed);
     }
-    uct_cuda_capture_restore(is_changed);
-    pthread_mutex_unlock(&gpu.lock);
-    return kernels;
+    return __atomic_load_n(is_refused, __ATOMIC_RELAXED) ? NULL :
+                                                           context->reductions;
 }
 
 void ucx_mp_mpi_pack(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_element_t *element,

@@ -26,13 +26,14 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
 
 void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block);
 
-/* Load the kernel in the current context, once. Does nothing without a context,
-   or while the GPU is busy. */
+/* Load the kernel in the current context, unless the GPU is busy. Tries once
+   per context. Does nothing without a context or the module. */
 void ucx_mp_mpi_pack_load(void);
 
 /*
  * Load the kernel and copy the element's rows to the GPU, each once per
- * context. A busy GPU loads no kernel.
+ * context. A busy GPU loads no kernel; without the module, which knows this,
+ * the call waits for all work on the GPU.
  *
  * @return  Whether ucx_mp_mpi_pack() can be called.
  */
@@ -40,7 +41,7 @@ bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
                              ucx_mp_mpi_element_t *element);
 
 /* Compile a reduction in the context of a copy in progress, once per context,
-   but not on a busy GPU.
+   but not on a busy GPU, as above.
    @return Kernels for ucx_mp_mpi_copy_reduce(); NULL: not available. */
 ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
                                             ucx_mp_op_t op,

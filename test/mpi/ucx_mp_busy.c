@@ -322,6 +322,55 @@ static void busy_windows(void *from, void *to)
     MPI_Type_free(&type);
 }
 
+static void busy_wait(void)
+{
+    *busy.word = 0;
+    busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
+                               BUSY_WAIT_GEQ), "cuStreamWaitValue32");
+}
+
+static void busy_release(void)
+{
+    alarm(0);
+    *busy.word = 1;
+    busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
+}
+
+static void busy_ends(int signal)
+{
+    (void)signal;
+    *busy.word = 1;
+}
+
+/* Free a window whose memory the GPU still writes: as cuMemFree(), the call
+   waits for the GPU, which ends after a second. */
+static void busy_allocated(void)
+{
+    MPI_Info info;
+    MPI_Win win;
+    void *base;
+
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "mpi_memory_alloc_kinds", "cuda:device");
+    MPI_Win_allocate((MPI_Aint)BUSY_SMALL, 4, info, MPI_COMM_WORLD, &base,
+                     &win);
+    MPI_Info_free(&info);
+    busy_call("MPI_Win_free of memory in use", BUSY_SMALL);
+    busy_wait();
+    busy_check(busy.fill((uintptr_t)base, 1, BUSY_SMALL / 4, busy.waiting),
+               "cuMemsetD32Async");
+    signal(SIGALRM, busy_ends);
+    alarm(1);
+    MPI_Win_free(&win);
+    if (*busy.word == 0) {
+        fprintf(stderr, "ucx_mp_busy: rank %d: %s: does not wait\n", busy.rank,
+                busy.call);
+        ++busy.wrong;
+    }
+    busy_release();
+    signal(SIGALRM, busy_hangs);
+}
+
 static void busy_setup(unsigned stream)
 {
     ucx_mp_get_rank(&busy.rank, &busy.size);
@@ -342,20 +391,6 @@ static void busy_setup(unsigned stream)
     signal(SIGALRM, busy_hangs);
 }
 
-static void busy_wait(void)
-{
-    *busy.word = 0;
-    busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
-                               BUSY_WAIT_GEQ), "cuStreamWaitValue32");
-}
-
-static void busy_release(void)
-{
-    alarm(0);
-    *busy.word = 1;
-    busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
-}
-
 /* Send a datatype with gaps that was committed before the GPU waited: a kernel
    packs it. Through host memory this takes fifteen times as long. */
 static void busy_committed(void)
@@ -365,19 +400,25 @@ static void busy_committed(void)
     void *from        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_SPAN);
     void *to          = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_SPAN);
     MPI_Datatype type = busy_vector(BUSY_LARGE);
-    double seconds;
+    double best       = BUSY_SECONDS;
+    double start;
+    int i;
 
     busy_set(UCX_MP_MEM_DEVICE, from, (uint32_t)busy.rank + 1, BUSY_SPAN);
     busy_wait();
-    busy_call("message with gaps, committed before", BUSY_LARGE);
-    seconds = ucx_mp_time();
-    MPI_Sendrecv(from, 1, type, next, 0, to, 1, type, last, 0, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    seconds = ucx_mp_time() - seconds;
+    for (i = 0; i < 3; ++i) {
+        busy_call("message with gaps, committed before", BUSY_LARGE);
+        MPI_Barrier(MPI_COMM_WORLD);
+        start = ucx_mp_time();
+        MPI_Sendrecv(from, 1, type, next, 0, to, 1, type, last, 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        start = ucx_mp_time() - start;
+        best  = (start < best) ? start : best;
+    }
     busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)last + 1, BUSY_LARGE);
-    if (ucx_mp_gpu_emulated() && (seconds > BUSY_PACKED)) {
+    if (ucx_mp_gpu_emulated() && (best > BUSY_PACKED)) {
         fprintf(stderr, "ucx_mp_busy: rank %d: %s: %.1f ms\n", busy.rank,
-                busy.call, seconds * 1e3);
+                busy.call, best * 1e3);
         ++busy.wrong;
     }
 
@@ -529,6 +570,7 @@ int main(int argc, char **argv)
     busy_kernels();
     busy_grow();
     busy_small();
+    busy_allocated();
     MPI_Allreduce(&busy.wrong, &wrong, 1, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
     if (busy.rank == 0) {

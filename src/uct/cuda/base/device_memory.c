@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/base/device_memory.h>
 
-#include <stdbool.h>
 
-
-static void free_memory(const uct_cuda_driver_t *driver, CUdeviceptr address,
-                        bool is_waited)
+CUresult uct_cuda_device_memory_free(const uct_cuda_driver_t *driver,
+                                     CUdeviceptr address, bool is_waited)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
     CUstream stream;
@@ -20,19 +18,5 @@ static void free_memory(const uct_cuda_driver_t *driver, CUdeviceptr address,
         (void)driver->cuStreamDestroy(stream);
     }
 
-    if (result != CUDA_SUCCESS) {
-        (void)driver->cuMemFree(address);
-    }
-}
-
-void uct_cuda_device_memory_free(const uct_cuda_driver_t *driver,
-                                 CUdeviceptr address)
-{
-    free_memory(driver, address, false);
-}
-
-void uct_cuda_device_memory_free_imported(const uct_cuda_driver_t *driver,
-                                          CUdeviceptr address)
-{
-    free_memory(driver, address, true);
+    return (result == CUDA_SUCCESS) ? result : driver->cuMemFree(address);
 }

@@ -386,7 +386,7 @@ static void scratch_free(memory_t *memory, bool is_alive)
 
     export_drop(memory, SCRATCH);
     if (is_alive && (scratch->base != 0)) {
-        uct_cuda_device_memory_free(uct_cuda_driver_get(), scratch->base);
+        UCT_CUDA_DEVICE_MEMORY_FREE(scratch->base, false);
     }
     scratch->base = 0;
     scratch->size = 0;

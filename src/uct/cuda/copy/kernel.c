@@ -137,7 +137,7 @@ bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device)
 static void release(uct_cuda_copy_kernel_t *copy_kernel)
 {
     if ((copy_kernel->words != 0) && !copy_kernel->is_off) {
-        uct_cuda_device_memory_free(uct_cuda_driver_get(), copy_kernel->words);
+        UCT_CUDA_DEVICE_MEMORY_FREE(copy_kernel->words, false);
     }
     if (copy_kernel->off != NULL) {
         (void)UCT_CUDA_CALL(cuEventDestroy, copy_kernel->off);

@@ -188,7 +188,7 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
         uct_cuda_vmm_free(memh->device_memory, memh->mapped_length);
     } else if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
         if (memh->user == UCT_CUDA_COPY_FOR_PROBE) {
-            uct_cuda_device_memory_free(driver, memh->device_memory);
+            UCT_CUDA_DEVICE_MEMORY_FREE(memh->device_memory, false);
         } else {
             (void)driver->cuMemFree(memh->device_memory);
         }

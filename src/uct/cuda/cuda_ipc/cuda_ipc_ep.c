@@ -137,8 +137,7 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
         next = device_ep->next;
         if (uct_cuda_ctx_push_alive(device_ep->context,
                                     device_ep->context_id)) {
-            uct_cuda_device_memory_free(uct_cuda_driver_get(),
-                                        device_ep->memory);
+            UCT_CUDA_DEVICE_MEMORY_FREE(device_ep->memory, false);
             uct_cuda_ctx_pop();
         }
         free(device_ep);
@@ -199,7 +198,7 @@ ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
 
     status = device_ep_write(device_ep->memory, DEVICE_EP_CUDA_IPC);
     if (status != UCS_OK) {
-        uct_cuda_device_memory_free(uct_cuda_driver_get(), device_ep->memory);
+        UCT_CUDA_DEVICE_MEMORY_FREE(device_ep->memory, false);
         goto err_free;
     }
 

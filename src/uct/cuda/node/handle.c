@@ -1061,7 +1061,7 @@ static void close_pool(CUdeviceptr mapped)
     pthread_mutex_lock(&pools.lock);
     place = place_find(mapped);
     if ((place != NULL) && (--place->opened == 0)) {
-        uct_cuda_device_memory_free_imported(uct_cuda_driver_get(), mapped);
+        UCT_CUDA_DEVICE_MEMORY_FREE(mapped, true);
         LIST_REMOVE(place, link);
         --place->pool->places;
         pool_put(place->pool);

@@ -140,7 +140,7 @@ void uct_cuda_run_staging_free(uct_cuda_run_staging_t *staging)
     }
 
     if (uct_cuda_end_is_gpu(staging->end)) {
-        uct_cuda_device_memory_free(uct_cuda_driver_get(), staging->base);
+        UCT_CUDA_DEVICE_MEMORY_FREE(staging->base, false);
     } else {
         (void)UCT_CUDA_CALL(cuMemHostUnregister, (void*)staging->base);
         unmap_host(staging);
