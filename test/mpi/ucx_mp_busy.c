@@ -235,6 +235,7 @@ static void busy_gaps(const char *what, uint32_t *buf, int count)
     }
     for (i = 0; i < count; ++i) {
         busy_call(what, BUSY_LARGE);
+        alarm((unsigned)count * BUSY_SECONDS); /* it may unpack all of them */
         MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
         alarm(0);
         busy_expect_at(UCX_MP_MEM_DEVICE, (char*)buf + (size_t)i * BUSY_SPAN,
