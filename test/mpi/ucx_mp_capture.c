@@ -460,12 +460,17 @@ static void collectives(void)
     pthread_t thread;
     int32_t *gpu, *host;
     size_t size;
+    int i;
 
     doing = "collectives";
     for (size = 4096; size <= max_size; size *= 16) {
         host = malloc(size);
         gpu  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
-        collective(size / sizeof(*gpu), gpu, host);
+        /* several: a collective closes no mapping while the GPU is busy */
+        for (i = 0; i < 3; ++i) {
+            collective(size / sizeof(*gpu), gpu, host);
+            usleep(2000);
+        }
         capture(&own, rest, &us);
         other_start(&thread);
         collective(size / sizeof(*gpu), gpu, host);
