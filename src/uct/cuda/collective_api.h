@@ -86,6 +86,7 @@ typedef enum {
 
     /* One rank cannot carry out the plan */
     UCT_CUDA_COLL_NO_MAP,
+    UCT_CUDA_COLL_NO_UNMAP,
     UCT_CUDA_COLL_FAULT_MAKE,
     UCT_CUDA_COLL_FAULT_RUN,
     UCT_CUDA_COLL_FAULT_ENDED,

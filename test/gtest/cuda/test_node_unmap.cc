@@ -201,6 +201,38 @@ TEST_F(IpcUnmap, a_busy_context_keeps_its_own_mappings_only)
     EXPECT_EQ(1u, driver.mapped.count(0x10000));
 }
 
+/* Work of another thread ends soon: a collective waits for it, since falling
+   back takes longer; a check of limits does not. */
+TEST_F(IpcUnmap, a_collective_waits_for_work_that_ends_soon)
+{
+    static unsigned queries;
+    unsigned count = 0;
+    bool is_busy;
+
+    busy_elsewhere();
+    driver.table.cuEventQuery = [](CUevent event) {
+        if (fake->done.count(event) == 0) {
+            usleep(150);
+            return (++queries % 2 == 0) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        }
+        return CUDA_SUCCESS;
+    };
+
+    unmap_up_to(128 * MiB);
+    uct_cuda_node_unmap_due(true);
+    EXPECT_EQ(8u, driver.mapped.size());
+
+    /* a busy machine may delay a thread by more than the wait */
+    for (int i = 0; (i < 20) && (count < 8); ++i) {
+        usleep(110 * 1000); /* a wait in vain makes the next ones short */
+        queries = 0;
+        is_busy = false;
+        count  += uct_cuda_node_unmap_device(0, &is_busy);
+        EXPECT_EQ(count < 8, is_busy);
+    }
+    EXPECT_EQ(8u, count);
+}
+
 TEST_F(IpcUnmap, mappings_of_a_destroyed_context_are_not_closed)
 {
     unmap(4096);

@@ -19,13 +19,11 @@
 /* Time for which a GPU found busy is assumed to be busy: 1 s */
 #define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
 
-/* Longest wait for an idle GPU before a kernel is loaded. Falling back takes
- * milliseconds, too. */
-#define LOAD_WAIT_NS (2 * 1000 * 1000)
+/* Longest wait for an idle GPU. Falling back takes milliseconds, too. */
+#define WAIT_NS (2 * 1000 * 1000)
 
-/* Time after such a wait in vain in which loads wait for UCT_CUDA_CTX_ANSWER_NS
- * only */
-#define LOAD_BUSY_NS (100 * 1000 * 1000)
+/* Time after such a wait in vain in which others take UCT_CUDA_CTX_ANSWER_NS */
+#define IN_VAIN_NS (100 * 1000 * 1000)
 
 
 typedef enum {
@@ -693,14 +691,14 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
     return result == CUDA_SUCCESS;
 }
 
-bool uct_cuda_ctx_may_load(uint64_t *busy_p)
+bool uct_cuda_ctx_wait_idle(uint64_t *busy_p)
 {
     const uint64_t before = __atomic_load_n(busy_p, __ATOMIC_RELAXED);
     const bool has_waited = (before != 0) &&
-                            (uct_cuda_now_ns() - before < LOAD_BUSY_NS);
+                            (uct_cuda_now_ns() - before < IN_VAIN_NS);
 
     if (uct_cuda_ctx_is_idle(has_waited ? UCT_CUDA_CTX_ANSWER_NS :
-                                          LOAD_WAIT_NS)) {
+                                          WAIT_NS)) {
         return true;
     }
 

@@ -125,15 +125,17 @@ void uct_cuda_ctx_pop(void);
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 
 /**
- * Return whether a kernel can be loaded in the current context now, which waits
- * for all its work: not on a busy GPU, which may wait for the program. Waits 2
- * ms for an idle one, but 0.1 ms within 0.1 s after a wait in vain: a program
- * may keep its GPU busy in each call.
+ * Wait until the current context is idle: for 2 ms, but for 0.1 ms within 0.1 s
+ * after a wait in vain, as a program may keep its GPU busy in each call. Ask
+ * this before a driver call that waits for all work of the context (loading a
+ * kernel, closing a mapping), since that work may wait for the program.
  *
  * @param busy_p  Time of the last wait in vain, ns; 0: none. Threads may share
  *                it.
+ *
+ * @return As uct_cuda_ctx_is_idle().
  */
-bool uct_cuda_ctx_may_load(uint64_t *busy_p);
+bool uct_cuda_ctx_wait_idle(uint64_t *busy_p);
 
 /** Return whether the last answer was negative within the last second.
  *  Leaves captures intact. */

@@ -218,5 +218,5 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v7 = {
     .on_end                 = uct_cuda_coll_queue_on_end,
     .note                   = api_note,
     .segment_withdraw_failure = uct_cuda_node_segment_withdraw_failure,
-    .may_load               = uct_cuda_ctx_may_load
+    .may_load               = uct_cuda_ctx_wait_idle
 };

@@ -423,7 +423,7 @@ static void team_give_up(uct_cuda_coll_team_t *team)
     uct_cuda_coll_fallback_t *fallback = &team->agreement.fallback;
 
     if (fallback->status == UCS_ERR_BUSY) {
-        fallback->reason = UCT_CUDA_COLL_NO_BUSY;
+        fallback->reason = UCT_CUDA_COLL_NO_UNMAP;
     } else if (fallback->status == UCT_CUDA_COLL_NO_RELAY) {
         uct_cuda_debug("collectives: using no relays from now on");
         team->has_no_relays = true;

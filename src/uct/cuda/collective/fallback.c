@@ -28,6 +28,8 @@ static const struct {
                                     "no peer access, or no memory to plan"},
     [UCT_CUDA_COLL_NO_SCRATCH]   = {"scratch", "needs too much scratch memory"},
     [UCT_CUDA_COLL_NO_MAP]       = {"map", "cannot map a peer's memory"},
+    [UCT_CUDA_COLL_NO_UNMAP]     = {"unmap",
+                                    "cannot close an old mapping yet"},
     [UCT_CUDA_COLL_FAULT_MAKE]   = {"make",
                                     "cannot create memory, streams or kernel"},
     [UCT_CUDA_COLL_FAULT_RUN]    = {"run", "a step failed"},

@@ -397,43 +397,36 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
     }
 }
 
-/* Return whether closing mappings may help to open a handle. It frees no file
- * descriptor, and an imported handle may be of this process, which can never
- * open it. */
+/* Return whether a handle could not be opened, and closing mappings may help.
+ * It frees no file descriptor, and an imported handle may be of this process,
+ * which can never open it. */
 static bool may_make_way(const uct_cuda_node_handle_t *handle,
                          ucs_status_t status)
 {
     return (status == UCS_ERR_ALREADY_EXISTS) ||
-           (!handle->is_imported && (status != UCS_ERR_NOT_CONNECTED) &&
+           (!handle->is_imported && (status != UCS_OK) &&
+            (status != UCS_ERR_NOT_CONNECTED) &&
             (status != UCS_ERR_EXCEEDS_LIMIT));
 }
 
-/* Close mappings that may prevent the driver from opening a handle: first kept
- * ones, then the peer's idle ones. This waits for work in their contexts. A
- * collective does not wait: it closes those on @a device if the GPU is idle.
- * @param step      0 before the first call; how far the calls have come.
- * @param status_p  Set to UCS_ERR_BUSY if mappings stay only because the GPU is
- *                  busy.
- * @return false: nothing was closed */
-static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
-                     unsigned *step, ucs_status_t *status_p)
+/* Close kept mappings, waiting for work in their contexts. A collective waits
+ * only shortly, and closes those on @a device.
+ * @param is_busy_p  Set to true if some stay, as the GPU is busy.
+ * @return Number of mappings closed */
+static unsigned close_kept(CUdevice device, bool *is_busy_p)
 {
-    unsigned count = 0;
-    bool is_busy   = false;
+    return in_collective ? uct_cuda_node_unmap_device(device, is_busy_p) :
+                           uct_cuda_node_unmap_all();
+}
 
-    while ((count == 0) && (*step < 2)) {
-        if (++*step == 2) {
-            count = retire_idle(handle, 0, UINT64_MAX, device,
-                                in_collective ? &is_busy : NULL);
-        }
-        count += in_collective ? uct_cuda_node_unmap_device(device, &is_busy) :
-                                 uct_cuda_node_unmap_all();
-    }
+/* Close the peer's idle mappings, as close_kept() does */
+static unsigned close_idle(const uct_cuda_node_handle_t *handle,
+                           CUdevice device, bool *is_busy_p)
+{
+    const unsigned count = retire_idle(handle, 0, UINT64_MAX, device,
+                                       in_collective ? is_busy_p : NULL);
 
-    if ((count == 0) && is_busy) {
-        *status_p = UCS_ERR_BUSY;
-    }
-    return count > 0;
+    return count + close_kept(device, is_busy_p);
 }
 
 /* Open the handle; if the driver refuses, close mappings that may prevent this
@@ -441,7 +434,7 @@ static bool make_way(const uct_cuda_node_handle_t *handle, CUdevice device,
 static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {
-    unsigned step = 0;
+    bool is_busy = false;
     ucs_status_t status;
 
     /* other mappings in this range are of memory freed by the peer */
@@ -451,10 +444,17 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
         return UCS_ERR_BUSY;
     }
 
-    do {
+    status = uct_cuda_node_handle_open(handle, device, mapped_p);
+    if (may_make_way(handle, status) && (close_kept(device, &is_busy) > 0)) {
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
-    } while ((status != UCS_OK) && may_make_way(handle, status) &&
-             make_way(handle, device, &step, &status));
+    }
+    if (may_make_way(handle, status) &&
+        (close_idle(handle, device, &is_busy) > 0)) {
+        status = uct_cuda_node_handle_open(handle, device, mapped_p);
+    }
+    if (may_make_way(handle, status) && is_busy) {
+        return UCS_ERR_BUSY;
+    }
 
     if (status == UCS_ERR_ALREADY_EXISTS) {
         log_overlapping(handle);

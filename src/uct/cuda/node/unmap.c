@@ -21,6 +21,14 @@
 #define REPEAT_NS (1000ul * 1000)
 
 
+/* How to find out whether a GPU is idle. All but REUSE may invalidate a
+ * capture. */
+typedef enum {
+    REUSE, /* last answer, while it is recent; ask about the legacy stream */
+    ASK,   /* for UCT_CUDA_CTX_ANSWER_NS */
+    WAIT   /* see uct_cuda_ctx_wait_idle() */
+} query_t;
+
 typedef struct kept {
     TAILQ_ENTRY(kept)      link;
     uct_cuda_node_handle_t handle;
@@ -89,21 +97,24 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
     TAILQ_INSERT_TAIL(&kept.list, entry, link);
 }
 
-/* Return whether a context is idle; true if it is gone. The driver's negative
- * answer is reused for REPEAT_NS: the query takes up to 0.1 ms with the lock
- * held. */
-static bool is_idle(CUcontext context, unsigned long long id, bool may_ask)
+/* Return whether a context is idle; true if it is gone. A negative answer is
+ * reused for REPEAT_NS unless the caller may wait for longer: the query takes
+ * up to 0.1 ms with the lock held. */
+static bool is_idle(CUcontext context, unsigned long long id, query_t query)
 {
+    static uint64_t in_vain; /* time of the last WAIT in vain, ns */
     static struct {
         unsigned long long id;
         uint64_t           when; /* ns */
+        query_t            query;
     } busy;
 
     const uint64_t now = uct_cuda_now_ns();
     bool answer;
 
-    if (((busy.id == id) && (now - busy.when < REPEAT_NS)) ||
-        (!may_ask && uct_cuda_ctx_was_busy())) {
+    if (((busy.id == id) && (query <= busy.query) &&
+         (now - busy.when < REPEAT_NS)) ||
+        ((query == REUSE) && uct_cuda_ctx_was_busy())) {
         return false;
     }
 
@@ -111,26 +122,28 @@ static bool is_idle(CUcontext context, unsigned long long id, bool may_ask)
         return true;
     }
 
-    answer = uct_cuda_memory_legacy_is_idle() &&
-             (!may_ask || uct_cuda_ctx_is_idle(UCT_CUDA_CTX_ANSWER_NS));
+    answer = ((query != WAIT) || uct_cuda_ctx_wait_idle(&in_vain)) &&
+             uct_cuda_memory_legacy_is_idle() &&
+             ((query != ASK) || uct_cuda_ctx_is_idle(UCT_CUDA_CTX_ANSWER_NS));
     uct_cuda_ctx_pop();
     if (!answer) {
-        busy.id   = id;
-        busy.when = now;
+        busy.id    = id;
+        busy.when  = uct_cuda_now_ns();
+        busy.query = query;
     }
     return answer;
 }
 
-static bool entry_is_idle(const kept_t *entry, bool may_ask)
+static bool entry_is_idle(const kept_t *entry, query_t query)
 {
-    return is_idle(entry->context, entry->context_id, may_ask);
+    return is_idle(entry->context, entry->context_id, query);
 }
 
 bool uct_cuda_node_unmap_blocks(const uct_cuda_node_handle_t *handle,
                                 CUcontext context, unsigned long long id)
 {
     return (handle->type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
-           !is_idle(context, id, true);
+           !is_idle(context, id, WAIT);
 }
 
 /* Return this process's share of a limit: peers keep as much, possibly on one
@@ -160,7 +173,8 @@ void uct_cuda_node_unmap_due(bool may_ask)
     while ((kept.size > part_of(may_ask ? UCT_CUDA_NODE_UNMAP_KEPT / 2 :
                                           UCT_CUDA_NODE_UNMAP_KEPT)) &&
            ((kept.size > part_of(UCT_CUDA_NODE_UNMAP_MAX)) ||
-            entry_is_idle(TAILQ_FIRST(&kept.list), may_ask))) {
+            entry_is_idle(TAILQ_FIRST(&kept.list),
+                          may_ask ? ASK : REUSE))) {
         close_kept(TAILQ_FIRST(&kept.list));
     }
 }
@@ -173,7 +187,7 @@ bool uct_cuda_node_unmap_idle(uint64_t max_ns)
         if (uct_cuda_now_ns() - start > max_ns) {
             return true;
         }
-        if (!entry_is_idle(TAILQ_FIRST(&kept.list), false)) {
+        if (!entry_is_idle(TAILQ_FIRST(&kept.list), REUSE)) {
             return false;
         }
 
@@ -205,7 +219,7 @@ bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
             continue;
         }
 
-        if (!may_block && !entry_is_idle(entry, true)) {
+        if (!may_block && !entry_is_idle(entry, WAIT)) {
             return false;
         }
 
@@ -226,7 +240,7 @@ unsigned uct_cuda_node_unmap_device(CUdevice device, bool *is_busy_p)
             continue;
         }
 
-        if (entry_is_idle(entry, true)) {
+        if (entry_is_idle(entry, WAIT)) {
             close_kept(entry);
             ++count;
         } else {

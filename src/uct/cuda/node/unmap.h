@@ -37,8 +37,9 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
                          CUdeviceptr mapped, CUdevice device,
                          CUcontext context, unsigned long long id);
 
-/** Return whether closing a mapping in this context would block. The query may
- *  invalidate a capture, see uct_cuda_ctx_is_idle(). */
+/** Return whether closing a mapping in this context would block for long. Waits
+ *  up to 2 ms, see uct_cuda_ctx_wait_idle(); may invalidate a capture, see
+ *  uct_cuda_ctx_is_idle(). */
 bool uct_cuda_node_unmap_blocks(const uct_cuda_node_handle_t *handle,
                                 CUcontext context, unsigned long long id);
 
@@ -76,16 +77,16 @@ bool uct_cuda_node_unmap_is_due(void);
  * driver puts small allocations into blocks, and opens no handle of a block
  * while another is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100).
  *
- * @param may_block  Close them also if this blocks. Otherwise query whether it
- *                   would, see uct_cuda_node_unmap_blocks().
+ * @param may_block  Close them also if this blocks. Otherwise keep those that
+ *                   uct_cuda_node_unmap_blocks() names.
  * @return false: some stay, as the GPU is busy.
  */
 bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
                                   CUdevice device, bool may_block);
 
 /**
- * Close a device's kept mappings that can be closed without blocking, see
- * uct_cuda_node_unmap_blocks().
+ * Close a device's kept mappings, except those that
+ * uct_cuda_node_unmap_blocks() names.
  *
  * @param is_busy_p  Set to true if some stay, as the GPU is busy.
  * @return Number of mappings closed.

@@ -25,7 +25,7 @@ struct uct_cuda_coll_device {
     unsigned                   max_blocks;
     ucx_mp_kernels_t           *kernels;
     uct_cuda_run_coll_words_t  *words; /* free ones */
-    uint64_t                   busy;   /* see uct_cuda_ctx_may_load() */
+    uint64_t                   busy;   /* see uct_cuda_ctx_wait_idle() */
     CUstream                   streams[UCT_CUDA_PLAN_COLL_MAX_QUEUES];
 };
 
@@ -182,7 +182,7 @@ ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
         return UCS_OK;
     }
 
-    if (!uct_cuda_ctx_may_load(&device->busy)) {
+    if (!uct_cuda_ctx_wait_idle(&device->busy)) {
         return UCS_ERR_BUSY;
     }
 
