@@ -62,10 +62,12 @@ def rate(**where):
     return '%.1f GB/s' % max(row['gbps'] for row in cells(**where))
 
 
-def unsettled():
-    """Return how many cells of graphs under MPI have samples far apart."""
+def unsettled(executor):
+    """Return how many MPI cells of these executors have a highest sample of
+    more than 1.1 times the lowest."""
     found = [row for row in load('papers-rows.json')['rows']
-             if row['benchmark'] != 'put' and row['executor'] == 'graph']
+             if row['benchmark'] != 'put' and
+             row['executor'] in executor.split(',')]
     return '%d of %d cells' % (sum(
         max(row['samples']) > 1.1 * min(row['samples']) for row in found),
                                len(found))

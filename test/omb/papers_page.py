@@ -306,7 +306,7 @@ def page(data, papers, path, plots=True):
     out += ['## The papers\' figures beside ours', '']
     out += beside(rows, papers['figures'])
     for remark in papers['remarks']:
-        out += [remark, '']
+        out += [experiments.filled(remark), '']
     for node in nodes:
         own = [row for row in rows if row['node'] == node]
         out += ['## %s' % node, '']
