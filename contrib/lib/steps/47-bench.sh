@@ -116,7 +116,7 @@ END
 step pages quick 30 pages \
      "pages of figures agree with their files"
 step front-page quick 10 front_page \
-     "figures of README and docs/results/README.md agree with their files"
+     "figures of README and of pages in docs/results agree with their files"
 step bench-page quick 30 bench_page \
      "test/omb/bench: intervals, verdicts, pairs, files, page"
 step omb full 60 omb \
