@@ -128,13 +128,13 @@ static void state_init(void)
 static ucx_mp_mpi_comm_t *comm_find(MPI_Comm comm)
 {
     ucx_mp_mpi_comm_t *state = NULL;
-    int is_there             = 0;
+    int is_found             = 0;
 
     /* the MPI reports an invalid communicator, once */
     return ((comm != ucx_mp_mpi_pmpi.comm_null) && (comm != (MPI_Comm)0) &&
             (ucx_mp_mpi_pmpi.Comm_get_attr(comm, shared.keyval, &state,
-                                           &is_there) == MPI_SUCCESS) &&
-            is_there) ?
+                                           &is_found) == MPI_SUCCESS) &&
+            is_found) ?
                state :
                NULL;
 }
@@ -261,12 +261,12 @@ static bool comm_part(MPI_Comm comm, const ucx_mp_mpi_comm_t *state,
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     MPI_Group group;
     int *max_tag;
-    int is_there;
+    int is_found;
     bool is_made;
 
     if ((shared.world == real->comm_null) ||
         (real->Comm_get_attr(real->comm_world, MPI_TAG_UB, &max_tag,
-                             &is_there) != MPI_SUCCESS) ||
+                             &is_found) != MPI_SUCCESS) ||
         (real->Comm_group(comm, &group) != MPI_SUCCESS)) {
         return false;
     }
@@ -536,14 +536,14 @@ static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
                       MPI_Comm *new_comm) \
     { \
         ucx_mp_mpi_pmpi_find_calls(); \
-        return made(UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi._name _words), comm, \
+        return made(UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi._name _words), comm, \
                     new_comm); \
     }
 
 UCX_MP_MPI_DEFINE(Comm_dup, (comm, new_comm), MPI_Comm comm, MPI_Comm *new_comm)
 {
     ucx_mp_mpi_pmpi_find_calls();
-    return made(UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi.Comm_dup(comm, new_comm)),
+    return made(UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.Comm_dup(comm, new_comm)),
                 comm, new_comm);
 }
 

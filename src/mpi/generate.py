@@ -343,8 +343,8 @@ class Call:
         print('\nUCX_MP_MPI_DEFINE(%s, (%s), %s)\n{' % (
             name, self.words(), ', '.join(KINDS[kind][large] + word for
                                           kind, word in self.arguments)))
-        real = 'UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi.%s(%s))' % (name,
-                                                              self.words())
+        real = 'UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.%s(%s))' % (name,
+                                                               self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
         if self.arrives():

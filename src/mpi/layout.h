@@ -22,7 +22,7 @@ typedef struct {
     size_t              pieces;    /* number of blocks without gaps */
     bool                is_uneven; /* basic types differ in size; determined
                                       only for MPICH before 4.1 */
-    bool                is_judged; /* the MPI has accepted it in a message */
+    bool                is_accepted; /* the MPI has accepted it in a message */
     unsigned            refs;
     void                *on_gpu;   /* copy of the layout in GPU memory
                                       (pack.c) */

@@ -55,9 +55,9 @@ static void matched_put(MPI_Message message, bool is_self)
     }
 }
 
-/* Define a call that has matched a message if `_is_there` is true afterwards.
+/* Define a call that has matched a message if `_is_found` is true afterwards.
    The message may be received in the first GPU memory of this process. */
-#define MATCHER(_name, _is_there, _words, ...) \
+#define MATCHER(_name, _is_found, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, int source, int tag, MPI_Comm comm, \
                       __VA_ARGS__, MPI_Status *status) \
     { \
@@ -67,15 +67,15 @@ static void matched_put(MPI_Message message, bool is_self)
         ucx_mp_mpi_pmpi_find(); \
         status = ucx_mp_mpi_message_status(status, &own); \
         rc     = ucx_mp_mpi_pmpi._name _words; \
-        if (ucx_mp_mpi_pmpi.stages && (rc == MPI_SUCCESS) && (_is_there)) { \
+        if (ucx_mp_mpi_pmpi.stages && (rc == MPI_SUCCESS) && (_is_found)) { \
             matched_put(*message, \
                         ucx_mp_mpi_rank_is_self(comm, status->MPI_SOURCE)); \
         } \
         return rc; \
     }
 
-MATCHER(Improbe, *is_there, (source, tag, comm, is_there, message, status),
-        int *is_there, MPI_Message *message)
+MATCHER(Improbe, *is_found, (source, tag, comm, is_found, message, status),
+        int *is_found, MPI_Message *message)
 MATCHER(Mprobe, true, (source, tag, comm, message, status),
         MPI_Message *message)
 #endif
@@ -204,10 +204,10 @@ static bool
 call_checks_type(ucx_mp_mpi_call_t *call, ucx_mp_mpi_element_t *element,
                  MPI_Datatype datatype)
 {
-    if (!__atomic_load_n(&element->is_judged, __ATOMIC_RELAXED)) {
-        call->rc = UCX_MP_MPI_JUDGED(ucx_mp_mpi_pmpi.Send(
+    if (!__atomic_load_n(&element->is_accepted, __ATOMIC_RELAXED)) {
+        call->rc = UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.Send(
                 call, 1, datatype, MPI_PROC_NULL, 0, call->comm));
-        __atomic_store_n(&element->is_judged, call->rc == MPI_SUCCESS,
+        __atomic_store_n(&element->is_accepted, call->rc == MPI_SUCCESS,
                          __ATOMIC_RELAXED);
     }
     return call->rc == MPI_SUCCESS;

@@ -170,7 +170,7 @@ void ucx_mp_mpi_pmpi_find_calls(void)
     pthread_once(&once, real_find);
 }
 
-void ucx_mp_mpi_pmpi_judge(void)
+void ucx_mp_mpi_pmpi_update(void)
 {
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     bool has_cuda;
@@ -189,5 +189,5 @@ void ucx_mp_mpi_pmpi_find(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, ucx_mp_mpi_pmpi_judge);
+    pthread_once(&once, ucx_mp_mpi_pmpi_update);
 }

@@ -97,7 +97,7 @@ bool ucx_mp_mpi_pmpi_find_handles(void);
 
 /* Set `stages` and `assists` anew after MPI_Init(): Open MPI 5 does not know
    before whether it supports CUDA. */
-void ucx_mp_mpi_pmpi_judge(void);
+void ucx_mp_mpi_pmpi_update(void);
 
 /* Return whether a tool wraps any MPI function; thread-safe. */
 static inline bool ucx_mp_mpi_has_tools(void)
@@ -115,14 +115,15 @@ static inline bool ucx_mp_mpi_has_tools(void)
 }
 
 #ifdef OPEN_MPI
-#define UCX_MP_MPI_JUDGED(_call) (_call)
+#define UCX_MP_MPI_CHECKED(_call) (_call)
 #define UCX_MP_MPI_OWN(_name, _words, ...) static int own_##_name(__VA_ARGS__)
 #else
 /* MPICH 5 returns MPI_SUCCESS after an error if the program's error handler
    returns. */
 typedef struct {
-    int seen; /* error code for which such a handler was called, or success */
-    int told; /* error code that a wrapper has taken as the MPI's result */
+    int seen;  /* error code for which such a handler was called, or
+                  success */
+    int taken; /* error code that a wrapper has taken as the MPI's result */
 } ucx_mp_mpi_handled_t;
 
 extern __thread ucx_mp_mpi_handled_t ucx_mp_mpi_handled
@@ -131,7 +132,7 @@ extern __thread ucx_mp_mpi_handled_t ucx_mp_mpi_handled
 static inline void ucx_mp_mpi_handled_begin(void)
 {
     ucx_mp_mpi_handled.seen = MPI_SUCCESS;
-    ucx_mp_mpi_handled.told = MPI_SUCCESS;
+    ucx_mp_mpi_handled.taken = MPI_SUCCESS;
 }
 
 static inline int ucx_mp_mpi_handled_end(int rc)
@@ -142,17 +143,17 @@ static inline int ucx_mp_mpi_handled_end(int rc)
     }
 
     /* an MPI_Op function may call the MPI within a call */
-    ucx_mp_mpi_handled.told = ucx_mp_mpi_handled.seen;
+    ucx_mp_mpi_handled.taken = ucx_mp_mpi_handled.seen;
     ucx_mp_mpi_handled.seen = MPI_SUCCESS;
-    return ucx_mp_mpi_handled.told;
+    return ucx_mp_mpi_handled.taken;
 }
 
 /* Return a wrapper's result as the MPI does. */
 static inline int ucx_mp_mpi_handled_return(int rc)
 {
     if (__builtin_expect((rc != MPI_SUCCESS) &&
-                         (rc == ucx_mp_mpi_handled.told), 0)) {
-        ucx_mp_mpi_handled.told = MPI_SUCCESS;
+                         (rc == ucx_mp_mpi_handled.taken), 0)) {
+        ucx_mp_mpi_handled.taken = MPI_SUCCESS;
         return MPI_SUCCESS;
     }
     return rc;
@@ -160,7 +161,7 @@ static inline int ucx_mp_mpi_handled_return(int rc)
 
 /* Call a function of the MPI. @return Its result, or the error for which it
    called the program's error handler. */
-#define UCX_MP_MPI_JUDGED(_call) \
+#define UCX_MP_MPI_CHECKED(_call) \
     (ucx_mp_mpi_handled_begin(), ucx_mp_mpi_handled_end(_call))
 
 #define UCX_MP_MPI_OWN(_name, _words, ...) \

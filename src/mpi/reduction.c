@@ -89,7 +89,7 @@ static int reduction_call(reduction_t *reduction, MPI_Comm comm)
 
 /* Ask the module for a reduction's result. Once there is one, set `op` to NULL,
    and is_staged if the GPUs declined, or rc after a failure. */
-static void reduction_judge(reduction_t *reduction)
+static void reduction_check(reduction_t *reduction)
 {
     uct_cuda_coll_result_t result;
     char why[256];
@@ -134,7 +134,7 @@ static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
     for (reduction = reductions->first; reduction != NULL;
          reduction = reduction->next) {
         if (reduction->op != NULL) {
-            reduction_judge(reduction);
+            reduction_check(reduction);
         }
         if (reduction->op != NULL) {
             return;
@@ -266,11 +266,11 @@ static void progress_by_test(void)
 
 void ucx_mp_mpi_progress(MPI_Comm comm)
 {
-    int is_there = 0;
+    int is_found = 0;
 
-    if ((ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &is_there,
+    if ((ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &is_found,
                                 MPI_STATUS_IGNORE) != MPI_SUCCESS) ||
-        is_there) {
+        is_found) {
         progress_by_test();
     }
 }

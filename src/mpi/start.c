@@ -20,7 +20,7 @@ static void start_begin(void)
 static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {
-        ucx_mp_mpi_pmpi_judge();
+        ucx_mp_mpi_pmpi_update();
         if (ucx_mp_mpi_pmpi.is_complete) {
             ucx_mp_mpi_job_begin();
             if (ucx_mp_mpi_job.api != NULL) {

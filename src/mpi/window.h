@@ -88,7 +88,7 @@ struct ucx_mp_mpi_window {
     const uct_cuda_coll_api_t   *api;
     MPI_Win                     win;
     MPI_Group                   group;
-    MPI_Comm                    judge; /* of this rank alone, returns errors;
+    MPI_Comm                    trial; /* of this rank alone, returns errors;
                                           null: window_check() suffices */
     int                         rank, size;
     bool                        has_host;  /* a rank has memory of the MPI's */

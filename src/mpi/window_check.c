@@ -74,9 +74,9 @@ bool ucx_mp_mpi_window_reduces(const ucx_mp_mpi_window_t *window, MPI_Op op,
     ucx_mp_type_t type;
     ucx_mp_op_t known;
 
-    return (window->judge == ucx_mp_mpi_pmpi.comm_null) || (extent > WIDEST) ||
+    return (window->trial == ucx_mp_mpi_pmpi.comm_null) || (extent > WIDEST) ||
            (op == ucx_mp_mpi_pmpi.replace) || (op == ucx_mp_mpi_pmpi.no_op) ||
            ucx_mp_mpi_handles_known(op, base, &known, &type) ||
-           (ucx_mp_mpi_pmpi.Allreduce(from, to, 1, base, op, window->judge) ==
+           (ucx_mp_mpi_pmpi.Allreduce(from, to, 1, base, op, window->trial) ==
             MPI_SUCCESS);
 }

@@ -114,8 +114,8 @@ static void window_destroy(ucx_mp_mpi_window_t *window)
     if (window->control != NULL) {
         munmap(window->control, ucx_mp_mpi_window_control_size(window->size));
     }
-    if (window->judge != ucx_mp_mpi_pmpi.comm_null) {
-        ucx_mp_mpi_pmpi.Comm_free(&window->judge);
+    if (window->trial != ucx_mp_mpi_pmpi.comm_null) {
+        ucx_mp_mpi_pmpi.Comm_free(&window->trial);
     }
     free(window->starts);
     free(window->posts);
@@ -137,7 +137,7 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
     }
 
     pthread_mutex_init(&window->lock, NULL);
-    window->judge = ucx_mp_mpi_pmpi.comm_null;
+    window->trial = ucx_mp_mpi_pmpi.comm_null;
     window->api   = making->api;
     window->rank  = making->rank;
     window->size  = making->ranks;
@@ -227,7 +227,7 @@ static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
 static int window_make(const making_t *making, void *base, MPI_Aint size,
                        MPI_Win *win)
 {
-    return UCX_MP_MPI_JUDGED(
+    return UCX_MP_MPI_CHECKED(
             making->is_allocate ?
                     REAL(Win_allocate, size, making->unit, making->info,
                          making->comm, making->base_p, win) :
@@ -312,10 +312,10 @@ static int window_split(const making_t *making, ucx_mp_mpi_window_t *window)
 #else
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     const int rc = real->Comm_split(making->comm, making->rank, 0,
-                                    &window->judge);
+                                    &window->trial);
 
     return (rc == MPI_SUCCESS) ?
-                   real->Comm_set_errhandler(window->judge,
+                   real->Comm_set_errhandler(window->trial,
                                              real->errors_return) :
                    rc;
 #endif
@@ -327,13 +327,13 @@ static int window_split(const making_t *making, ucx_mp_mpi_window_t *window)
 static bool info_is_gpu(MPI_Info info)
 {
     char value[64] = "";
-    int is_there   = 0;
+    int is_found   = 0;
 
     return ucx_mp_mpi_pmpi.stages && (info != ucx_mp_mpi_pmpi.info_null) &&
            (ucx_mp_mpi_pmpi.Info_get(info, "mpi_memory_alloc_kinds",
-                                     sizeof(value) - 1, value, &is_there) ==
+                                     sizeof(value) - 1, value, &is_found) ==
             MPI_SUCCESS) &&
-           is_there && ((strncmp(value, "cuda:device", 11) == 0) ||
+           is_found && ((strncmp(value, "cuda:device", 11) == 0) ||
                         (strcmp(value, "cuda") == 0));
 }
 

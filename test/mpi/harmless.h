@@ -76,7 +76,7 @@ typedef struct {
 } harmless_busy_t;
 
 typedef struct {
-    int             is_there;
+    int             is_valid;
     int             is_temporary; /* for this step only */
     harmless_kind_t kind;
     int             gpu;          /* index; host memory: GPU of its context */
@@ -190,7 +190,7 @@ void harmless_wrong(const char *fmt, ...)
         __attribute__((format(printf, 1, 2)));
 
 /* With --verbose, print an action. */
-void harmless_tell(const char *fmt, ...)
+void harmless_log(const char *fmt, ...)
         __attribute__((format(printf, 1, 2)));
 
 /* ------------------------------------------------------------------ memory */

@@ -245,7 +245,7 @@ static harmless_buffer_t *harmless_choose_registrable(void)
 
     for (i = 0; i < 64; ++i) {
         b = &harmless.buffers[harmless_below(HARMLESS_MAX_BUFFERS)];
-        if (b->is_there && !b->is_temporary &&
+        if (b->is_valid && !b->is_temporary &&
             ((b->kind == HARMLESS_MALLOC) || (b->kind == HARMLESS_MMAP) ||
              (b->kind == HARMLESS_FILE_PRIVATE))) {
             return b;
@@ -442,7 +442,7 @@ static void harmless_do_replace(void)
     harmless_buffer_t *b;
 
     b = &harmless.buffers[harmless_below(HARMLESS_MAX_BUFFERS)];
-    if (!b->is_there || b->is_temporary || (b->num_busy > 0) ||
+    if (!b->is_valid || b->is_temporary || (b->num_busy > 0) ||
         (b->kind == HARMLESS_WINDOW) ||
         /* large ones are slow */
         ((b->size >= harmless.opts.max_size / 2) && harmless_below(4))) {
@@ -462,8 +462,8 @@ static void harmless_do_discard(void)
         (harmless_place(&range) != HARMLESS_OUTSIDE)) {
         return;
     }
-    harmless_tell("madvise(DONTNEED) of %zu bytes of buffer %d + %zu",
-                  range.size, harmless_index(range.buffer), range.begin);
+    harmless_log("madvise(DONTNEED) of %zu bytes of buffer %d + %zu",
+                 range.size, harmless_index(range.buffer), range.begin);
     if (madvise(harmless_ptr(&range), range.size, MADV_DONTNEED) != 0) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "madvise failed");
     }
@@ -485,7 +485,7 @@ static void harmless_do_verify(void)
     harmless_buffer_t *b;
 
     b = &harmless.buffers[harmless_below(HARMLESS_MAX_BUFFERS)];
-    if (b->is_there && (b->num_busy == 0)) {
+    if (b->is_valid && (b->num_busy == 0)) {
         harmless_verify_buffer(b, "looked at");
     }
 }

@@ -15,7 +15,7 @@
 
 harmless_t harmless;
 
-void harmless_tell(const char *fmt, ...)
+void harmless_log(const char *fmt, ...)
 {
     char text[512];
     va_list ap;
@@ -59,7 +59,7 @@ int harmless_call(int result, int expected, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(call, sizeof(call), fmt, ap);
     va_end(ap);
-    harmless_tell("%s: %s", call, ucx_mp_gpu_error_name(result));
+    harmless_log("%s: %s", call, ucx_mp_gpu_error_name(result));
     if (result != expected) {
         snprintf(text, sizeof(text), "%s: expected %s (%d), got %s (%d)", call,
                  ucx_mp_gpu_error_name(expected), expected,

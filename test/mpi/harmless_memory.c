@@ -165,9 +165,9 @@ static void harmless_alloc(harmless_buffer_t *b, void *at)
         memset(b->ptr, value, b->size);
     }
     ++harmless.counts[HARMLESS_NUM_ALLOCATIONS];
-    harmless_tell("buffer %d is %s memory of %zu bytes at %p",
-                  harmless_index(b), harmless_kind_names[b->kind], b->size,
-                  (void*)b->ptr);
+    harmless_log("buffer %d is %s memory of %zu bytes at %p",
+                 harmless_index(b), harmless_kind_names[b->kind], b->size,
+                 (void*)b->ptr);
 }
 
 static void harmless_dealloc(harmless_buffer_t *b, int is_gone)
@@ -204,13 +204,13 @@ harmless_buffer_t *harmless_buffer_new(harmless_kind_t kind, int gpu,
 {
     harmless_buffer_t *b;
 
-    for (b = harmless.buffers; b->is_there; ++b) {
+    for (b = harmless.buffers; b->is_valid; ++b) {
         if (b == &harmless.buffers[HARMLESS_MAX_BUFFERS - 1]) {
             ucx_mp_die(UCX_MP_EXIT_WRONG, "too many buffers");
         }
     }
     memset(b, 0, sizeof(*b));
-    b->is_there = 1;
+    b->is_valid = 1;
     b->kind     = kind;
     b->gpu      = gpu;
     b->size     = size;
@@ -222,7 +222,7 @@ harmless_buffer_t *harmless_buffer_new(harmless_kind_t kind, int gpu,
 void harmless_buffer_free(harmless_buffer_t *b, int is_gone)
 {
     harmless_dealloc(b, is_gone);
-    b->is_there = 0;
+    b->is_valid = 0;
 }
 
 void harmless_buffer_replace(harmless_buffer_t *b)
@@ -270,7 +270,7 @@ void harmless_memory_reset(int gpu)
 
     for (b = harmless.buffers; b < harmless.buffers + HARMLESS_MAX_BUFFERS;
          ++b) {
-        if (!b->is_there) {
+        if (!b->is_valid) {
             continue;
         }
         if ((b->kind <= HARMLESS_PINNED) && (b->gpu == gpu)) {
@@ -294,7 +294,7 @@ void harmless_memory_settle(void)
 
     for (b = harmless.buffers; b < harmless.buffers + HARMLESS_MAX_BUFFERS;
          ++b) {
-        if (b->is_there && b->is_temporary) {
+        if (b->is_valid && b->is_temporary) {
             harmless_buffer_free(b, 0);
         }
         b->num_busy = 0;
@@ -307,7 +307,7 @@ void harmless_memory_free_all(void)
 
     for (b = harmless.buffers; b < harmless.buffers + HARMLESS_MAX_BUFFERS;
          ++b) {
-        if (b->is_there) {
+        if (b->is_valid) {
             harmless_buffer_free(b, 0);
         }
     }
@@ -385,7 +385,7 @@ static int harmless_suits(const harmless_range_t *range, unsigned flags)
     const harmless_buffer_t *b = range->buffer;
     harmless_place_t place;
 
-    if (!b->is_there || (range->size > b->size) ||
+    if (!b->is_valid || (range->size > b->size) ||
         (b->num_busy == HARMLESS_MAX_BUSY) ||
         ((flags & HARMLESS_TO_WRITE) && ((b->kind == HARMLESS_FILE_READONLY) ||
                                          (b->kind == HARMLESS_WINDOW))) ||
@@ -444,7 +444,7 @@ int harmless_find(harmless_range_t *range, size_t size, unsigned flags)
         range->buffer = &harmless.buffers[harmless_below(HARMLESS_MAX_BUFFERS)];
         range->size   = size;
         range->begin  = 0;
-        if (range->buffer->is_there && (size <= range->buffer->size)) {
+        if (range->buffer->is_valid && (size <= range->buffer->size)) {
             range->begin = harmless_choose_begin(range);
             if (harmless_suits(range, flags)) {
                 return 1;

@@ -65,7 +65,7 @@ typedef struct {
 /* The MPI window: each rank writes to its own slice of every other rank's
    memory */
 static struct {
-    int                is_there;
+    int                is_valid;
     MPI_Win            win;
     size_t             slice;
     harmless_buffer_t *buffer;
@@ -283,12 +283,12 @@ static void harmless_run_messages(const harmless_step_t *step)
             harmless_fill(&parts[i], msg->seed);
         }
         harmless_set_busy(&parts[i], is_in);
-        harmless_tell("%s %s %d: %zu bytes, buffer %d (%s) + %zu",
-                      harmless_modes[step->mode], is_in ? "from" : "to",
-                      is_in ? msg->src : msg->dst, msg->size,
-                      harmless_index(parts[i].buffer),
-                      harmless_kind_names[parts[i].buffer->kind],
-                      parts[i].begin);
+        harmless_log("%s %s %d: %zu bytes, buffer %d (%s) + %zu",
+                     harmless_modes[step->mode], is_in ? "from" : "to",
+                     is_in ? msg->src : msg->dst, msg->size,
+                     harmless_index(parts[i].buffer),
+                     harmless_kind_names[parts[i].buffer->kind],
+                     parts[i].begin);
     }
     if (harmless.num_gpus > 0) {
         /* the current GPU need not be that of the sent memory */
@@ -321,22 +321,22 @@ static void harmless_window_create(size_t slice)
     if (harmless_window.mirror == NULL) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
     }
-    harmless_tell("a window of %zu bytes", size);
+    harmless_log("a window of %zu bytes", size);
     MPI_Win_create(harmless_window.buffer->ptr, (MPI_Aint)size, 1,
                    MPI_INFO_NULL, MPI_COMM_WORLD, &harmless_window.win);
-    harmless_window.is_there = 1;
+    harmless_window.is_valid = 1;
 }
 
 static void harmless_window_free(void)
 {
-    if (!harmless_window.is_there) {
+    if (!harmless_window.is_valid) {
         return;
     }
     MPI_Win_free(&harmless_window.win);
     harmless_verify_buffer(harmless_window.buffer, "a window");
     harmless_buffer_free(harmless_window.buffer, 0);
     free(harmless_window.mirror);
-    harmless_window.is_there = 0;
+    harmless_window.is_valid = 0;
 }
 
 /* Each rank puts to the next rank's memory and gets from there. All ranks know
@@ -349,7 +349,7 @@ static void harmless_run_window(const harmless_step_t *step)
     uint64_t random;
     size_t size, at, slice;
 
-    if (!harmless_window.is_there) {
+    if (!harmless_window.is_valid) {
         harmless_window_create(step->slice);
     }
     /* no other part may use it while others write */
@@ -431,7 +431,7 @@ static void harmless_look_at_all(const char *what)
     int i;
 
     for (i = 0; i < HARMLESS_MAX_BUFFERS; ++i) {
-        if (harmless.buffers[i].is_there) {
+        if (harmless.buffers[i].is_valid) {
             harmless_verify_buffer(&harmless.buffers[i], what);
         }
     }

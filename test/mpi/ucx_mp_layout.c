@@ -395,7 +395,7 @@ static bool check_wide(void)
 
 /* Return NULL if a layout has the bytes of check_deep()'s type in their order,
    and its basic type is found */
-static void *deep_judge(void *type_p)
+static void *deep_check(void *type_p)
 {
     const MPI_Datatype type = *(MPI_Datatype*)type_p;
     ucx_mp_mpi_element_t *element;
@@ -433,7 +433,7 @@ static bool check_deep(void)
 
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 << 10);
-    pthread_create(&thread, &attr, deep_judge, &type);
+    pthread_create(&thread, &attr, deep_check, &type);
     pthread_join(thread, &wrong);
     pthread_attr_destroy(&attr);
     if (wrong != NULL) {

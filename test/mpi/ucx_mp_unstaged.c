@@ -238,17 +238,17 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
     const bool fails    = is_one && (rank == failing);
     MPI_Request request = MPI_REQUEST_NULL;
     int rc, sum = 0;
-    bool is_right, is_told;
+    bool is_right, is_reported;
     int error_class = MPI_SUCCESS;
     MPI_Status status;
 
     if (fails && is_memory) {
         limit(true);
     }
-    rc      = call->call(send, recv, &request);
-    is_told = is_one && needs_part(call->flow, failing) &&
-              !(is_host && ((request != MPI_REQUEST_NULL) ||
-                            (strstr(call->name, "_init") != NULL)));
+    rc          = call->call(send, recv, &request);
+    is_reported = is_one && needs_part(call->flow, failing) &&
+                  !(is_host && ((request != MPI_REQUEST_NULL) ||
+                                (strstr(call->name, "_init") != NULL)));
     if ((rc == MPI_SUCCESS) && (request != MPI_REQUEST_NULL)) {
         rc = MPI_Waitall(1, &request, &status);
         rc = (rc == MPI_ERR_IN_STATUS) ? status.MPI_ERROR : -(rc != 0);
@@ -264,7 +264,7 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
                        is_one && (fails || (call->flow != MESSAGE)) &&
                                ((error_class == MPI_ERR_OTHER) ||
                                 (error_class == MPI_ERR_NO_MEM)) :
-                       !fails && !is_told;
+                       !fails && !is_reported;
     if (call->flow == MESSAGE) {
         is_right = is_right && (fails || (arrived == ((last == failing) ?
                                                       0 : count * 8)));

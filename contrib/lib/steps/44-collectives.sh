@@ -271,9 +271,9 @@ halo_exchange() {
         "$programs/ucx_mp_halo"
 }
 
-# collectives_tell: check the log of a call at debug level; one rank comes late
-collectives_tell() {
-    local mpirun programs log=$ucx_mp_build/log/collectives-tell.out
+# collectives_log: check the log of a call at debug level; one rank comes late
+collectives_log() {
+    local mpirun programs log=$ucx_mp_build/log/collectives-log.out
     mpi_tools distribution || return
     UCX_LOG_LEVEL=debug timeout 400 "$mpi_run" --quiet --emulate beluga \
         --slowdown 1 --collectives y "$mpirun" -x UCX_LOG_LEVEL -n 2 \
@@ -698,7 +698,7 @@ step halo-exchange full 60 "halo_exchange distribution" \
      "halo exchange within one array; reductions while messages wait"
 step halo-exchange-openmpi5 long 60 "halo_exchange openmpi5" \
      "halo exchange within one array, Open MPI 5"
-step collectives-tell full 60 collectives_tell \
+step collectives-log full 60 collectives_log \
      "debug lines: one per collective, and the rank that it waits for"
 step collectives-waits full 60 collectives_waits \
      "--waits names a late rank in a warning"

@@ -17,9 +17,9 @@ compare() {
         --effort 0.1 --out "$out" \
         --wheel "$ucx_mp_deps/cu12" --launcher "$ucx_mp_prefix/bin/ucx_mp_run" \
         --programs "$ucx_mp_build/main/test/mpi" ||
-        say "some runs gave no figure"    # judged below
+        say "some runs gave no figure"    # checked below
     shift 4
-    python3 "$ucx_mp_top/contrib/lib/judge.py" "$out/samples.json" "$@"
+    python3 "$ucx_mp_top/contrib/lib/check_figures.py" "$out/samples.json" "$@"
 }
 
 compare_beluga_put() {

@@ -13,8 +13,8 @@
     CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name(void); \
     CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name(void) \
     { \
-        static int told; \
-        if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) { \
+        static int is_reported; \
+        if (!__atomic_exchange_n(&is_reported, 1, __ATOMIC_RELAXED)) { \
             fprintf(stderr, "cuemu: the emulated runtime has no " #_name \
                             "; it returns cudaErrorNotSupported\n"); \
         } \

@@ -11,7 +11,7 @@
  */
 #include "cuemu_bar.h"
 #include "cuemu_gate.h"
-#include "cuemu_room.h"
+#include "cuemu_populate.h"
 #include "cuemu_work.h"
 
 #include <errno.h>

@@ -619,8 +619,9 @@ static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
 /* Return the result of ending the capture (NULL: none) in this stream. If it
    ends the capture, set *ends_p: the caller ends it. An end in another stream
    than the origin invalidates the capture. */
-static CUresult cuemu_capture_judge(cuemu_capture_t *capture,
-                                    const cuemu_stream_t *stream, int *ends_p)
+static CUresult cuemu_capture_end_check(cuemu_capture_t *capture,
+                                        const cuemu_stream_t *stream,
+                                        int *ends_p)
 {
     *ends_p = 0;
     if (capture == NULL) {
@@ -662,7 +663,7 @@ CUEMU_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph_p),
     }
 
     pthread_mutex_lock(&cuemu_captures_lock);
-    result = cuemu_capture_judge(stream->capture, stream, &ends);
+    result = cuemu_capture_end_check(stream->capture, stream, &ends);
     if (ends) {
         graph = stream->capture->graph;
         cuemu_capture_end(stream->capture);

@@ -20,7 +20,8 @@
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096
 #define CUEMU_MAX_OPS         16384
-#define CUEMU_ROOMS           4096 /* entries that granules share, see room.c */
+#define CUEMU_POPULATED       4096 /* entries that granules share:
+                                      populate.c */
 #define CUEMU_GRANULE         ((uint64_t)2 << 20) /* allocation unit of physical
                                                      memory, bytes */
 
@@ -77,7 +78,7 @@ typedef struct {
     uint64_t        gpu_used[CUEMU_MAX_GPUS];
     int32_t         extent_head[CUEMU_MAX_GPUS];
     int32_t         extent_free;
-    uint32_t        losses[CUEMU_ROOMS]; /* how often space was freed */
+    uint32_t        losses[CUEMU_POPULATED]; /* how often space was freed */
     int32_t         num_moves;      /* highest used entry of moves + 1 */
     int32_t         own_dir;        /* the last process removes the folder */
     cuemu_slot_t    slots[CUEMU_MAX_PROCS];
@@ -103,8 +104,8 @@ extern cuemu_session_t cuemu_session;
 /* Return the index in `losses` of a granule of a GPU's memory. */
 static inline unsigned cuemu_session_loss(int gpu, uint64_t granule)
 {
-    return (granule + (uint64_t)gpu * (CUEMU_ROOMS / CUEMU_MAX_GPUS)) %
-           CUEMU_ROOMS;
+    return (granule + (uint64_t)gpu * (CUEMU_POPULATED / CUEMU_MAX_GPUS)) %
+           CUEMU_POPULATED;
 }
 
 /* Join the session named by the environment, or create it. On failure prints
@@ -113,7 +114,7 @@ int cuemu_session_join(void);
 
 /* Report on stderr that the folder's file system has no space for `size` bytes
    of `what`, and the remedy. Only a process's first call reports. */
-void cuemu_session_no_room(uint64_t size, const char *what);
+void cuemu_session_no_space(uint64_t size, const char *what);
 
 /* Release everything this process uses in the session. The last process to
    leave removes the folder if the emulator created it. Has no effect if the

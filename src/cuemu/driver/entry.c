@@ -168,10 +168,10 @@ CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
 {
     static const char nvrtc[] = "\xda\x91\x51\xd3\x3a\xe6\xcc\x41"
                                 "\xa5\xc0\x4f\x26\xd5\x33\xe3\x28";
-    static int told           = 0;
+    static int is_reported    = 0;
 
     if (((id == NULL) || (memcmp(id->bytes, nvrtc, sizeof(id->bytes)) != 0)) &&
-        !__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
+        !__atomic_exchange_n(&is_reported, 1, __ATOMIC_RELAXED)) {
         fprintf(stderr, "cuemu: this program, or a library that it has "
                         "loaded, contains NVIDIA's CUDA runtime without a "
                         "symbol table, so that the emulated one cannot take "

@@ -84,7 +84,7 @@ static struct {
     pthread_mutex_t lock;
     uint64_t        threads[CUEMU_MAX_GPUS];
     cuemu_job_t    *first[CUEMU_MAX_GPUS], **last[CUEMU_MAX_GPUS];
-} cuemu_room = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} cuemu_occupancy = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static unsigned cuemu_num_jobs;
 
@@ -278,42 +278,43 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
  * block. A kernel occupies all free threads that it needs: its other blocks
  * follow when the first ones end. Kernels of a GPU begin in the order of their
  * launch, so a waiting kernel delays the later ones. Copies never wait for
- * kernels' threads. Call with cuemu_room's lock.
+ * kernels' threads. Call with cuemu_occupancy's lock.
  */
-static int cuemu_job_take_room(cuemu_job_t *job)
+static int cuemu_job_reserve_threads(cuemu_job_t *job)
 {
     int gpu        = job->ctx->gpu;
     uint64_t all   = (uint64_t)cuemu_session.node->gpus[gpu].sm_count *
                      CUEMU_SM_THREADS;
     uint64_t wants = cuemu_job_block_threads(job) * job->blocks;
-    uint64_t left  = all - cuemu_room.threads[gpu];
+    uint64_t left  = all - cuemu_occupancy.threads[gpu];
 
     if (left < cuemu_job_block_threads(job)) {
         return 0;
     }
 
-    job->threads             = (wants < left) ? wants : left;
-    cuemu_room.threads[gpu] += job->threads;
+    job->threads                  = (wants < left) ? wants : left;
+    cuemu_occupancy.threads[gpu] += job->threads;
     return 1;
 }
 
 /* Return non-zero if the kernel may begin. Otherwise append it to the list of
    waiting jobs. */
-static int cuemu_job_has_room(cuemu_job_t *job)
+static int cuemu_job_admit(cuemu_job_t *job)
 {
     int gpu = job->ctx->gpu, has;
 
-    pthread_mutex_lock(&cuemu_room.lock);
-    has = (cuemu_room.first[gpu] == NULL) && cuemu_job_take_room(job);
+    pthread_mutex_lock(&cuemu_occupancy.lock);
+    has = (cuemu_occupancy.first[gpu] == NULL) &&
+          cuemu_job_reserve_threads(job);
     if (!has) {
-        if (cuemu_room.first[gpu] == NULL) {
-            cuemu_room.last[gpu] = &cuemu_room.first[gpu];
+        if (cuemu_occupancy.first[gpu] == NULL) {
+            cuemu_occupancy.last[gpu] = &cuemu_occupancy.first[gpu];
         }
         job->next             = NULL;
-        *cuemu_room.last[gpu] = job;
-        cuemu_room.last[gpu]  = &job->next;
+        *cuemu_occupancy.last[gpu] = job;
+        cuemu_occupancy.last[gpu]  = &job->next;
     }
-    pthread_mutex_unlock(&cuemu_room.lock);
+    pthread_mutex_unlock(&cuemu_occupancy.lock);
     return has;
 }
 
@@ -321,21 +322,21 @@ static void cuemu_job_begin(cuemu_job_t *job);
 static void cuemu_kernel_serve(uint64_t arg);
 
 /* Free the job's threads and begin the jobs that wait for them. */
-static void cuemu_job_leave_room(const cuemu_job_t *job)
+static void cuemu_job_release_threads(const cuemu_job_t *job)
 {
     int gpu = job->ctx->gpu;
     cuemu_job_t *next;
 
-    pthread_mutex_lock(&cuemu_room.lock);
-    cuemu_room.threads[gpu] -= job->threads;
-    while (((next = cuemu_room.first[gpu]) != NULL) &&
-           cuemu_job_take_room(next)) {
-        cuemu_room.first[gpu] = next->next;
-        pthread_mutex_unlock(&cuemu_room.lock);
+    pthread_mutex_lock(&cuemu_occupancy.lock);
+    cuemu_occupancy.threads[gpu] -= job->threads;
+    while (((next = cuemu_occupancy.first[gpu]) != NULL) &&
+           cuemu_job_reserve_threads(next)) {
+        cuemu_occupancy.first[gpu] = next->next;
+        pthread_mutex_unlock(&cuemu_occupancy.lock);
         cuemu_job_begin(next);
-        pthread_mutex_lock(&cuemu_room.lock);
+        pthread_mutex_lock(&cuemu_occupancy.lock);
     }
-    pthread_mutex_unlock(&cuemu_room.lock);
+    pthread_mutex_unlock(&cuemu_occupancy.lock);
 }
 
 static void cuemu_job_begin(cuemu_job_t *job)
@@ -402,7 +403,7 @@ static void cuemu_job_end(cuemu_job_t *job)
     cuemu_sim_op_end(cuemu_session.sim, job->end);
     cuemu_session_unlock();
 
-    cuemu_job_leave_room(job);
+    cuemu_job_release_threads(job);
     cuemu_job_drop(job);
     __atomic_sub_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
 }
@@ -421,7 +422,7 @@ static void cuemu_kernel_serve(uint64_t arg)
 
     if (job->has_begun) {
         cuemu_job_end(job);
-    } else if (cuemu_job_has_room(job)) {
+    } else if (cuemu_job_admit(job)) {
         cuemu_job_begin(job);
     }
 }

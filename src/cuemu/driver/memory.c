@@ -9,7 +9,7 @@
  * cuMemCreate() before cuMemSetAccess(). Each process has addresses of its own,
  * so using an address of another process fails.
  */
-#include "cuemu_room.h"
+#include "cuemu_populate.h"
 #include "cuemu_work.h"
 
 #include "../ptx/ptx.h"
@@ -635,7 +635,7 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
     if ((size <= cuemu_session.shared->gpu_bytes[gpu]) &&
         (statvfs(cuemu_session.dir, &fs) == 0) &&
         ((uint64_t)fs.f_bavail * fs.f_frsize < size)) {
-        cuemu_session_no_room(size, "a GPU's memory");
+        cuemu_session_no_space(size, "a GPU's memory");
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 

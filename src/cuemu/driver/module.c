@@ -65,7 +65,7 @@ static void cuemu_complain(const char *what)
 /* With UCX_LOG_LEVEL debug or trace, warn on stderr if a real GPU would refuse
    PTX for a newer one. It runs here, because nvcc 13 cannot make PTX for
    V100. */
-static void cuemu_tell_target(int target, int sm)
+static void cuemu_warn_target(int target, int sm)
 {
     const char *level = getenv("UCX_LOG_LEVEL");
 
@@ -80,7 +80,7 @@ static void cuemu_tell_target(int target, int sm)
 /* Refuse PTX of a newer major version than that of driver 13.0, 9.0, with a
    sentence in `error`. A GPU's driver refuses 9.1, too, but runs the machine
    code that such a toolkit writes beside it. PTX for a newer GPU is accepted,
-   see cuemu_tell_target(). */
+   see cuemu_warn_target(). */
 static CUresult cuemu_text_check(const char *text, int sm, char *error)
 {
     int version = cuemu_text_number(text, ".version");
@@ -93,7 +93,7 @@ static CUresult cuemu_text_check(const char *text, int sm, char *error)
         return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
     }
 
-    cuemu_tell_target(target, sm);
+    cuemu_warn_target(target, sm);
     return CUDA_SUCCESS;
 }
 

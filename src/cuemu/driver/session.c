@@ -360,11 +360,11 @@ static void cuemu_session_complain(const char *what, const char *path)
                     "");
 }
 
-void cuemu_session_no_room(uint64_t size, const char *what)
+void cuemu_session_no_space(uint64_t size, const char *what)
 {
-    static int is_told;
+    static int is_reported;
 
-    if (!__atomic_exchange_n(&is_told, 1, __ATOMIC_RELAXED)) {
+    if (!__atomic_exchange_n(&is_reported, 1, __ATOMIC_RELAXED)) {
         fprintf(stderr,
                 "cuemu: no space for %llu bytes of %s in the file system of "
                 "session folder %s: enlarge it (Docker: --shm-size), or name "
@@ -402,7 +402,7 @@ static int cuemu_session_reserve(int fd, uint64_t size)
         bytes = (size - at < 4096) ? size - at : 4096;
         error = posix_fallocate(fd, (off_t)at, (off_t)bytes);
         if ((error != 0) && (error != EINTR)) {
-            cuemu_session_no_room(size, "the session's state");
+            cuemu_session_no_space(size, "the session's state");
             return -1;
         }
         at += (error == 0) ? bytes : 0;

@@ -11,7 +11,7 @@
  * of its own and stops the clock for CUEMU_CALL_BUSY_NS at most.
  */
 #include "cuemu_work.h"
-#include "cuemu_room.h"
+#include "cuemu_populate.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -217,7 +217,7 @@ UCX_MP_ABI_DECLARE(Add_error_code, int error_class, int *code)
 UCX_MP_ABI_DECLARE(Add_error_string, int code, const char *text)
 UCX_MP_ABI_DECLARE(Error_class, int code, int *error_class)
 UCX_MP_ABI_DECLARE(Info_get, MPI_Info info, const char *key, int length,
-                   char *value, int *is_there)
+                   char *value, int *flag)
 UCX_MP_ABI_DECLARE(Init, int *argc, char ***argv)
 UCX_MP_ABI_DECLARE(Init_thread, int *argc, char ***argv, int required,
                    int *provided)
@@ -247,7 +247,7 @@ UCX_MP_ABI_DECLARE(Comm_dup_with_info, MPI_Comm comm, MPI_Info info,
                    MPI_Comm *new_comm)
 UCX_MP_ABI_DECLARE(Comm_free, MPI_Comm *comm)
 UCX_MP_ABI_DECLARE(Comm_get_attr, MPI_Comm comm, int keyval, void *value,
-                   int *is_there)
+                   int *flag)
 UCX_MP_ABI_DECLARE(Comm_get_errhandler, MPI_Comm comm,
                    MPI_Errhandler *handler)
 UCX_MP_ABI_DECLARE(Comm_group, MPI_Comm comm, MPI_Group *group)
@@ -308,7 +308,7 @@ UCX_MP_ABI_DECLARE(Type_create_struct, int count, const int lengths[],
 UCX_MP_ABI_DECLARE(Type_delete_attr, MPI_Datatype datatype, int keyval)
 UCX_MP_ABI_DECLARE(Type_free, MPI_Datatype *datatype)
 UCX_MP_ABI_DECLARE(Type_get_attr, MPI_Datatype datatype, int keyval,
-                   void *value, int *is_there)
+                   void *value, int *flag)
 UCX_MP_ABI_DECLARE(Type_get_contents, MPI_Datatype datatype, int num_integers,
                    int num_addresses, int num_types, int integers[],
                    MPI_Aint addresses[], MPI_Datatype types[])
@@ -345,9 +345,9 @@ UCX_MP_ABI_DECLARE(Grequest_start, MPI_Grequest_query_function *query,
                    MPI_Grequest_free_function *destroy,
                    MPI_Grequest_cancel_function *cancel, void *extra,
                    MPI_Request *request)
-UCX_MP_ABI_DECLARE(Improbe, int source, int tag, MPI_Comm comm, int *is_there,
+UCX_MP_ABI_DECLARE(Improbe, int source, int tag, MPI_Comm comm, int *flag,
                    MPI_Message *message, MPI_Status *status)
-UCX_MP_ABI_DECLARE(Iprobe, int source, int tag, MPI_Comm comm, int *is_there,
+UCX_MP_ABI_DECLARE(Iprobe, int source, int tag, MPI_Comm comm, int *flag,
                    MPI_Status *status)
 UCX_MP_ABI_DECLARE(Mprobe, int source, int tag, MPI_Comm comm,
                    MPI_Message *message, MPI_Status *status)
@@ -411,7 +411,7 @@ UCX_MP_ABI_DECLARE(Win_flush_local, int rank, MPI_Win win)
 UCX_MP_ABI_DECLARE(Win_flush_local_all, MPI_Win win)
 UCX_MP_ABI_DECLARE(Win_free, MPI_Win *win)
 UCX_MP_ABI_DECLARE(Win_get_attr, MPI_Win win, int keyval, void *value,
-                   int *is_there)
+                   int *flag)
 UCX_MP_ABI_DECLARE(Win_get_group, MPI_Win win, MPI_Group *group)
 UCX_MP_ABI_DECLARE(Win_lock, int type, int rank, int assertion, MPI_Win win)
 UCX_MP_ABI_DECLARE(Win_lock_all, int assertion, MPI_Win win)

@@ -30,7 +30,7 @@ typedef struct {
 } blocks_t;
 
 static struct {
-    bool                    is_there;
+    bool                    is_ready;
     ucx_mp_kernels_driver_t functions;
     ucx_mp_copy_t           copy;
     CUdeviceptr             words;
@@ -92,7 +92,7 @@ static bool by_kernel(const blocks_t *blocks)
     ucx_mp_copy_alike_args_t args;
     unsigned i, n;
 
-    if (!kernel.is_there) {
+    if (!kernel.is_ready) {
         return false;
     }
 
@@ -154,7 +154,7 @@ static void kernel_open(unsigned threads)
 
     UCX_MP_PERF_CALL(cuMemAlloc, &kernel.words, size);
     UCX_MP_PERF_CALL(cuMemsetD8, kernel.words, 0, size);
-    kernel.is_there = true;
+    kernel.is_ready = true;
 }
 
 /* Measure one direction with all sizes and ways. */
@@ -169,7 +169,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
     size_t faster      = 0; /* block size from which on a batch is faster; 0:
                                none */
     blocks_t blocks;
-    bool is_there[NUM_WAYS];
+    bool is_valid[NUM_WAYS];
     unsigned i, way;
 
     blocks.src    = (from == HOST) ? (CUdeviceptr)host :
@@ -187,12 +187,12 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
         }
 
         for (way = 0; way < NUM_WAYS; ++way) {
-            is_there[way] = true;
+            is_valid[way] = true;
             UCX_MP_PERF_MEASURE(&series[way], options->repeats,
-                                is_there[way] = is_there[way] &&
+                                is_valid[way] = is_valid[way] &&
                                                 copy_blocks(&blocks, way),
                                 (void)0);
-            if (is_there[way]) {
+            if (is_valid[way]) {
                 ucx_mp_perf_report_rate("blocks", from, to, ways[way].name,
                                         blocks.size,
                                         (double)blocks.size * blocks.count,
@@ -201,7 +201,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
         }
 
         /* set back to 0 by each size with a faster kernel */
-        if (is_there[1] && is_there[2]) {
+        if (is_valid[1] && is_valid[2]) {
             faster = (ucx_mp_perf_median(&series[1]) >=
                       ucx_mp_perf_median(&series[2])) ?
                              0 :
@@ -215,7 +215,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
                "", faster);
     }
 
-    if (kernel.is_there) {
+    if (kernel.is_ready) {
         UCX_MP_PERF_CALL(cuMemFree, kernel.words);
     }
     UCX_MP_PERF_CALL(cuEventDestroy, blocks.ended);

@@ -247,7 +247,7 @@ static ucs_status_t uct_abi_iface_query_v2(uct_iface_h tl_iface, void *attr)
     const struct {
         int      field;
         uint64_t value;
-        bool     is_there;
+        bool     is_valid;
     } offers[] = {
         {UCT_ABI_IFACE_ATTR_V2_cap_flags, UCT_ABI_BIT(0),
          ops->ep_put_list != NULL},
@@ -265,7 +265,7 @@ static ucs_status_t uct_abi_iface_query_v2(uct_iface_h tl_iface, void *attr)
     status = uct_abi_host.sym.uct_iface_base_query_v2(tl_iface, attr);
     for (i = 0; (i < sizeof(offers) / sizeof(offers[0])) && (status == UCS_OK);
          ++i) {
-        if (offers[i].is_there && uct_abi_has(layout, offers[i].field) &&
+        if (offers[i].is_valid && uct_abi_has(layout, offers[i].field) &&
             (mask & uct_abi_attr_v2_bit(layout, offers[i].field))) {
             *(uint64_t*)uct_abi_at(layout, attr, offers[i].field) |=
                     offers[i].value;

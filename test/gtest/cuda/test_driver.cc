@@ -15,7 +15,7 @@ extern "C" {
 /* A libcuda instead of the machine's, with all functions but one */
 static struct {
     bool       is_used;
-    bool       is_there;
+    bool       is_found;
     const char *lacks;
     CUresult   init;
     CUresult   get_count;
@@ -62,7 +62,7 @@ void *__wrap_dlopen(const char *name, int flags)
         return __real_dlopen(name, flags);
     }
 
-    return library.is_there ? &library : NULL;
+    return library.is_found ? &library : NULL;
 }
 
 void *__wrap_dlsym(void *handle, const char *symbol)
@@ -135,7 +135,7 @@ TEST_F(Driver, the_newer_uuid_is_used)
 
 TEST_F(Driver, a_driver_without_a_gpu_is_not_used)
 {
-    expect(UCS_ERR_NO_DEVICE, [] { library.is_there = false; });
+    expect(UCS_ERR_NO_DEVICE, [] { library.is_found = false; });
     expect(UCS_ERR_NO_DEVICE, [] { library.count = 0; });
     expect(UCS_ERR_NO_DEVICE, [] { library.init = CUDA_ERROR_NO_DEVICE; });
     expect(UCS_ERR_NO_DEVICE, [] { library.get_count = CUDA_ERROR_NO_DEVICE; });

@@ -85,13 +85,13 @@ TEST_F(NodeAlive, a_number_has_one_holder)
     EXPECT_TRUE(uct_cuda_node_alive_hold(other, 3));
     EXPECT_FALSE(uct_cuda_node_alive_hold(mine, 3));
     EXPECT_TRUE(uct_cuda_node_alive_hold(mine, 4));
-    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 3));
-    EXPECT_TRUE(uct_cuda_node_alive_is_there(other, 4));
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 4)) << "its own";
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 5));
+    EXPECT_TRUE(uct_cuda_node_alive_is_taken(mine, 3));
+    EXPECT_TRUE(uct_cuda_node_alive_is_taken(other, 4));
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 4)) << "its own";
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 5));
 
     uct_cuda_node_alive_release(other, 3);
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 3));
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 3));
     EXPECT_TRUE(uct_cuda_node_alive_wait(mine, 3));
     uct_cuda_node_alive_close(other);
 }
@@ -105,10 +105,10 @@ TEST_F(NodeAlive, closing_by_other_users_of_the_process_loses_nothing)
     ASSERT_TRUE(uct_cuda_node_alive_hold(second, 2));
     uct_cuda_node_alive_close(second);
     close(open(path, O_RDWR));
-    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 1));
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 2));
+    EXPECT_TRUE(uct_cuda_node_alive_is_taken(mine, 1));
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 2));
     uct_cuda_node_alive_close(first);
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 1));
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 1));
 }
 
 TEST_F(NodeAlive, a_killed_process_is_not_alive)
@@ -117,10 +117,10 @@ TEST_F(NodeAlive, a_killed_process_is_not_alive)
         [this]() { return uct_cuda_node_alive_hold(enter(), 7); });
     siginfo_t info;
 
-    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 7));
+    EXPECT_TRUE(uct_cuda_node_alive_is_taken(mine, 7));
     kill(pid, SIGKILL);
     waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT); /* a zombie is dead */
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 7));
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 7));
     reap(pid);
 }
 
@@ -152,9 +152,9 @@ TEST_F(NodeAlive, a_forked_child_holds_nothing)
         return true;
     });
 
-    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 7));
+    EXPECT_TRUE(uct_cuda_node_alive_is_taken(mine, 7));
     reap(pid);
-    EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 7));
+    EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 7));
     kill(*child, SIGKILL);
     munmap(child, sizeof(*child));
 }
@@ -172,6 +172,6 @@ TEST_F(NodeAlive, a_forked_child_releases_nothing)
         return !is_self;
     }));
     EXPECT_TRUE(uct_cuda_node_alive_is_owner(other));
-    EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 9));
+    EXPECT_TRUE(uct_cuda_node_alive_is_taken(mine, 9));
     uct_cuda_node_alive_close(other);
 }

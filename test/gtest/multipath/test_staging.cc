@@ -96,13 +96,13 @@ TEST_F(test_staging, a_forked_child_does_not_unmap_it)
     m_base = m_staging.base;
     child  = fork();
     if (child == 0) {
-        const bool is_there = is_mapped();
+        const bool was_mapped = is_mapped();
         void *other         = mmap((void*)m_base, SLOT, PROT_READ | PROT_WRITE,
                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                                    0);
 
         uct_cuda_run_staging_lose(&m_staging);
-        _exit(is_there || (other != (void*)m_base) || !is_mapped());
+        _exit(was_mapped || (other != (void*)m_base) || !is_mapped());
     }
 
     ASSERT_EQ(child, waitpid(child, &status, 0));

@@ -259,7 +259,7 @@ TEST_F(test_draw, implausible_links)
 {
     struct {
         int                    sm;
-        uct_cuda_wiring_pcie_t told, own;
+        uct_cuda_wiring_pcie_t port, own;
         unsigned               lanes;
         double                 gbps;
         bool                   is_doubtful;
@@ -284,7 +284,7 @@ TEST_F(test_draw, implausible_links)
     gpus(2);
     for (auto &c : cases) {
         m_wiring.gpus[1].sm       = c.sm;
-        m_wiring.gpus[1].pcie     = c.told;
+        m_wiring.gpus[1].pcie     = c.port;
         m_wiring.gpus[1].pcie_own = c.own;
         m_wiring.gpus[1].lanes    = c.lanes;
         draw();

@@ -87,21 +87,21 @@ static void forget_peers(int device)
 
 bool uct_cuda_ctx_retain_kept(int device, CUcontext *cuda_p)
 {
-    bool is_there;
+    bool is_alive;
 
     if (!device_is_valid(device)) {
         return false;
     }
 
     pthread_mutex_lock(&ctxs.lock);
-    is_there = kept_is_alive(device);
-    if (is_there) {
+    is_alive = kept_is_alive(device);
+    if (is_alive) {
         ++ctxs.kept[device].refcount;
         *cuda_p = ctxs.kept[device].cuda;
     }
     pthread_mutex_unlock(&ctxs.lock);
 
-    return is_there;
+    return is_alive;
 }
 
 static CUcontext own_ctx(int device)

@@ -188,14 +188,14 @@ uct_cuda_file_t uct_cuda_file_of(int fd)
     return (uct_cuda_file_t){.fd = fd, .inode = uct_cuda_file_inode(fd)};
 }
 
-bool uct_cuda_file_is_there(const uct_cuda_file_t *file)
+bool uct_cuda_file_is_valid(const uct_cuda_file_t *file)
 {
     return (file->fd >= 0) && (uct_cuda_file_inode(file->fd) == file->inode);
 }
 
 void uct_cuda_file_close(const uct_cuda_file_t *file)
 {
-    if (uct_cuda_file_is_there(file)) {
+    if (uct_cuda_file_is_valid(file)) {
         close(file->fd);
     }
 }

@@ -98,7 +98,7 @@ typedef struct {
 uct_cuda_file_t uct_cuda_file_of(int fd);
 
 /** Return whether the descriptor is still this module's. */
-bool uct_cuda_file_is_there(const uct_cuda_file_t *file);
+bool uct_cuda_file_is_valid(const uct_cuda_file_t *file);
 
 /** Close the descriptor if it is still this module's. */
 void uct_cuda_file_close(const uct_cuda_file_t *file);

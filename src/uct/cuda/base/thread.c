@@ -49,7 +49,7 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
                               SIGILL,  SIGTRAP, SIGSYS};
     sigset_t others, old;
     thread_start_t *start = malloc(sizeof(*start));
-    bool is_there;
+    bool has_begun;
     size_t i;
 
     if (start == NULL) {
@@ -64,13 +64,13 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
     }
 
     pthread_sigmask(SIG_SETMASK, &others, &old);
-    is_there = (pthread_create(thread_p, attr, thread_main, start) == 0);
+    has_begun = (pthread_create(thread_p, attr, thread_main, start) == 0);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!is_there) {
+    if (!has_begun) {
         free(start);
     }
 
-    return is_there;
+    return has_begun;
 }
 
 bool uct_cuda_thread_start(void *(*func)(void *arg), void *arg,

@@ -314,8 +314,8 @@ void uct_cuda_coll_agree_decline(agreement_t *agreement,
 }
 
 /* Record that another rank declined */
-static void judge_pass(agreement_t *agreement, unsigned rank,
-                       const uct_cuda_node_announcement_t *post)
+static void record_decline(agreement_t *agreement, unsigned rank,
+                           const uct_cuda_node_announcement_t *post)
 {
     const uct_cuda_coll_reason_t reason =
             (post->reason < UCT_CUDA_COLL_REASON_LAST) ?
@@ -425,7 +425,7 @@ static bool is_passed(agreement_t *agreement)
         if (uct_cuda_node_control_read(agreement->control, rank,
                                        agreement->sequence, &post) &&
             (post.kind != UCT_CUDA_NODE_ANNOUNCE_GPU)) {
-            judge_pass(agreement, rank, &post);
+            record_decline(agreement, rank, &post);
             return true;
         }
     }
@@ -466,7 +466,7 @@ uct_cuda_coll_agree_test(agreement_t *agreement, ucs_status_t waited)
         }
 
         if (post->kind != UCT_CUDA_NODE_ANNOUNCE_GPU) {
-            judge_pass(agreement, agreement->next, post);
+            record_decline(agreement, agreement->next, post);
             return UCT_CUDA_COLL_STAGE;
         }
         agreement->is_new  |= post->is_new;

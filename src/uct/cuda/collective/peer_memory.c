@@ -36,7 +36,7 @@ static void export_drop(memory_t *memory, unsigned index)
 {
     export_t *export = &memory->exports[index];
 
-    if (export->is_there) {
+    if (export->is_valid) {
         /* The program's allocation may live on; scratch memory is about to be
          * freed */
         if (index < NUM_EXPORTS) {
@@ -46,7 +46,7 @@ static void export_drop(memory_t *memory, unsigned index)
         }
         export->generation = uct_cuda_node_control_export(
             memory->agreement->control, index, NULL);
-        export->is_there   = false;
+        export->is_valid   = false;
     }
     export->is_known = false;
 }
@@ -70,7 +70,7 @@ static void export_begin(memory_t *memory, unsigned index)
 {
     export_t *export = &memory->exports[index];
 
-    export->is_there   = true;
+    export->is_valid   = true;
     export->generation = uct_cuda_node_control_export(
         memory->agreement->control, index, &export->handle);
 }
@@ -106,7 +106,7 @@ static int export_find(const memory_t *memory,
 
     for (i = 0; i < NUM_EXPORTS; ++i) {
         export = &memory->exports[i];
-        if (export->is_there && (export->handle.base == allocation->base) &&
+        if (export->is_valid && (export->handle.base == allocation->base) &&
             (export->handle.length == allocation->length) &&
             (export->handle.buffer_id == allocation->buffer_id)) {
             return i;
@@ -125,14 +125,14 @@ static int export_place(memory_t *memory)
 
     for (i = 0; i < CHECKS; ++i) {
         memory->cursor = (memory->cursor + 1) % NUM_EXPORTS;
-        if (memory->exports[memory->cursor].is_there &&
+        if (memory->exports[memory->cursor].is_valid &&
             !export_is_current(&memory->exports[memory->cursor])) {
             export_drop(memory, memory->cursor);
         }
     }
 
     for (i = 0; i < NUM_EXPORTS; ++i) {
-        if (!memory->exports[i].is_there) {
+        if (!memory->exports[i].is_valid) {
             return i;
         }
         if (memory->exports[i].used < memory->exports[oldest].used) {

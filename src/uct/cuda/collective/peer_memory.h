@@ -27,7 +27,7 @@ typedef struct {
     uct_cuda_node_handle_t handle;
     uint32_t              generation;
     uint64_t              used;     /**< Sequence of the last call */
-    bool                  is_there;
+    bool                  is_valid;
     bool                  is_known; /**< All other ranks have mapped it */
 } uct_cuda_coll_export_t;
 

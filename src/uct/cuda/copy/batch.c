@@ -108,7 +108,7 @@ static ucs_status_t kernel_replace(uct_cuda_copy_batch_t *batch)
     return UCS_INPROGRESS;
 }
 
-static ucs_status_t kernel_call_off(uct_cuda_copy_batch_t *batch)
+static ucs_status_t kernel_cancel(uct_cuda_copy_batch_t *batch)
 {
     bool has_begun;
 
@@ -149,17 +149,17 @@ static ucs_status_t kernel_ended(uct_cuda_copy_batch_t *batch)
 static ucs_status_t kernel_look(uct_cuda_copy_batch_t *batch)
 {
     return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) ?
-               kernel_call_off(batch) :
+               kernel_cancel(batch) :
                kernel_ended(batch);
 }
 
 /* Return whether the state of the event alone tells whether the batch has
- * ended. If the event is complete (@a is_there), it does unless the kernel was
+ * ended. If the event is complete (@a is_ended), it does unless the kernel was
  * cancelled. Otherwise it does if the kernel is not late yet, or was cancelled
  * already. */
-static bool kernel_may_wait(const uct_cuda_copy_batch_t *batch, bool is_there)
+static bool kernel_may_wait(const uct_cuda_copy_batch_t *batch, bool is_ended)
 {
-    if (is_there) {
+    if (is_ended) {
         return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) &&
                !batch->launch.is_off;
     }

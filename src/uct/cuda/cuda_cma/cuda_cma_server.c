@@ -367,7 +367,7 @@ static unsigned take_all(bool is_round)
         if ((server.views[i]->under_way == 0) &&
             (__atomic_load_n(&slot->is_over, __ATOMIC_ACQUIRE) ||
              (is_round &&
-              !uct_cuda_node_alive_is_there(server.alive, i)))) {
+              !uct_cuda_node_alive_is_taken(server.alive, i)))) {
             slot_clear(i);
         }
     }
@@ -547,7 +547,7 @@ err_queue:
 bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
 {
     const pid_t pid = getpid();
-    bool is_there;
+    bool is_ready;
     uint64_t now;
 
     /* a forked child has neither the thread nor a lock it can trust */
@@ -564,8 +564,8 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
         start();
     }
 
-    is_there = (server.control != NULL);
-    if (is_there) {
+    is_ready = (server.control != NULL);
+    if (is_ready) {
         *id_p = server.id;
         now   = uct_cuda_now_ns();
         if ((server.prepared == 0) || (now - server.prepared >= ROUND_NS)) {
@@ -574,5 +574,5 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
         }
     }
     pthread_mutex_unlock(&server.lock);
-    return is_there;
+    return is_ready;
 }

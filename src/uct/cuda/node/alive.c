@@ -111,7 +111,7 @@ static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
     lock->l_start  = (off_t)number;
     lock->l_len    = 1;
     lock->l_pid    = 0;
-    return uct_cuda_file_is_there(&alive->file) &&
+    return uct_cuda_file_is_valid(&alive->file) &&
            (UCT_CUDA_RETRY(fcntl(alive->file.fd, command, lock)) == 0);
 }
 
@@ -136,7 +136,7 @@ void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number)
     (void)lock_byte(alive, number, F_OFD_SETLK, &lock);
 }
 
-bool uct_cuda_node_alive_is_there(const uct_cuda_node_alive_t *alive,
+bool uct_cuda_node_alive_is_taken(const uct_cuda_node_alive_t *alive,
                                   unsigned number)
 {
     struct flock lock = {.l_type = F_WRLCK};

@@ -61,7 +61,7 @@ void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number);
 /** Return whether another object holds the number, of this process or of
  *  another one; true if unknown. Numbers held through @a alive itself do not
  *  count. Takes a system call. */
-bool uct_cuda_node_alive_is_there(const uct_cuda_node_alive_t *alive,
+bool uct_cuda_node_alive_is_taken(const uct_cuda_node_alive_t *alive,
                                   unsigned number);
 
 

@@ -29,7 +29,7 @@ static int64_t word_ahead(uint64_t word, uint64_t sequence)
 typedef struct {
     uct_cuda_node_handle_t handle;
     uint32_t               generation;
-    uint32_t               is_there;
+    uint32_t               is_valid;
 } shown_t;
 
 typedef struct {
@@ -371,7 +371,7 @@ uint32_t uct_cuda_node_control_export(uct_cuda_node_control_t *control,
 {
     shown_t *export = &control_self(control)->exports[index];
 
-    export->is_there = (handle != NULL);
+    export->is_valid = (handle != NULL);
     if (handle != NULL) {
         export->handle = *handle;
     }
@@ -388,5 +388,5 @@ uct_cuda_node_control_exported(const uct_cuda_node_control_t *control,
                      .exports[index % UCT_CUDA_NODE_CONTROL_EXPORTS];
 
     *generation_p = export->generation;
-    return export->is_there ? &export->handle : NULL;
+    return export->is_valid ? &export->handle : NULL;
 }

@@ -253,7 +253,7 @@ void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket)
 /* Return a descriptor to poll; -1: poll() passes it over */
 static int fd_of(const uct_cuda_file_t *file)
 {
-    return uct_cuda_file_is_there(file) ? file->fd : -1;
+    return uct_cuda_file_is_valid(file) ? file->fd : -1;
 }
 
 void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
@@ -307,7 +307,7 @@ static void
 answer_by(const uct_cuda_file_t *socket, bool by_name,
           uct_cuda_node_make_t make, uct_cuda_node_renew_t renew)
 {
-    unsigned left = uct_cuda_file_is_there(socket) ? MAX_AT_ONCE : 0;
+    unsigned left = uct_cuda_file_is_valid(socket) ? MAX_AT_ONCE : 0;
     request_t request;
     ssize_t received;
     int reply;
@@ -341,7 +341,7 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
 {
     static const request_t nothing;
 
-    if (uct_cuda_file_is_there(&socket->peers)) {
+    if (uct_cuda_file_is_valid(&socket->peers)) {
         (void)send_with(socket->peers.fd, &nothing, sizeof(nothing), -1);
     }
 }

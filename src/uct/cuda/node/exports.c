@@ -43,7 +43,7 @@
 
 typedef struct {
     uct_cuda_node_handle_t handle;
-    bool                   is_there;
+    bool                   is_valid;
     int                    fd;    /* open, or -1 */
     unsigned               users; /* number of users */
     uint32_t               next;  /* in its bucket, or free */
@@ -187,7 +187,7 @@ static void slot_end(uint32_t slot)
 {
     export_slot_t *export = &exports.slots[slot];
 
-    __atomic_store_n(&export->is_there, false, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&export->is_valid, false, __ATOMIC_SEQ_CST);
     uct_cuda_node_invalidation_end(slot);
     let_go(slot);
     uct_cuda_node_handle_release(&export->handle);
@@ -211,7 +211,7 @@ static void check(unsigned left)
         exports.cursor = (exports.cursor + 1 < exports.high) ?
                                  exports.cursor + 1 :
                                  0;
-        if (exports.slots[exports.cursor].is_there) {
+        if (exports.slots[exports.cursor].is_valid) {
             --left;
             if (is_gone(&exports.slots[exports.cursor])) {
                 slot_end(exports.cursor);
@@ -246,7 +246,7 @@ static void grow(void)
     __atomic_store_n(&exports.slots, slots, __ATOMIC_SEQ_CST);
     free(old);
     while (count > exports.num_slots) {
-        slots[--count].is_there = false;
+        slots[--count].is_valid = false;
         slots[count].fd         = -1;
         slots[count].next       = exports.free;
         exports.free            = count;
@@ -297,7 +297,7 @@ slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
         (handle->notice.page_id != 0)) {
         uct_cuda_node_invalidation_set_server(
                 exports.socket->peers.fd, exports.socket->peers.inode,
-                uct_cuda_file_is_there(&exports.socket->named));
+                uct_cuda_file_is_valid(&exports.socket->named));
         fd            = handle->os.fd;
         handle->os.fd = -1;
     }
@@ -322,7 +322,7 @@ slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
     ++exports.count;
     hold(slot, fd);
     /* last, for a child, see grow() */
-    __atomic_store_n(&exports.slots[slot].is_there, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&exports.slots[slot].is_valid, true, __ATOMIC_RELEASE);
     return true;
 }
 
@@ -368,7 +368,7 @@ static void use(uint32_t slot)
 static bool is_current(const uct_cuda_node_invalidation_t *notice)
 {
     return (notice->slot < exports.num_slots) &&
-           exports.slots[notice->slot].is_there &&
+           exports.slots[notice->slot].is_valid &&
            !uct_cuda_node_invalidation_is_over(notice);
 }
 
@@ -428,12 +428,12 @@ static void close_inherited(void)
     uint32_t i;
 
     for (i = 0; i < exports.num_slots; ++i) {
-        if (exports.slots[i].is_there) {
+        if (exports.slots[i].is_valid) {
             if (exports.slots[i].fd >= 0) {
                 close(exports.slots[i].fd);
             }
             uct_cuda_node_handle_release(&exports.slots[i].handle);
-            exports.slots[i].is_there = false;
+            exports.slots[i].is_valid = false;
         }
     }
     pthread_mutex_init(&exports.lock, NULL);
@@ -644,7 +644,7 @@ static void end_oldest_range(void)
 
     for (slot = 0; slot < exports.high; ++slot) {
         export = &exports.slots[slot];
-        if (export->is_there && (export->pieces != NULL) &&
+        if (export->is_valid && (export->pieces != NULL) &&
             (export->users == 0) &&
             ((oldest == NO_SLOT) ||
              (export->used < exports.slots[oldest].used))) {
@@ -775,17 +775,17 @@ size_t uct_cuda_node_exports_renew(uint64_t base, uint64_t length, void *answer)
 bool uct_cuda_node_exports_has_range(const uct_cuda_node_handle_t *handle)
 {
     const export_slot_t *export;
-    bool is_there;
+    bool is_valid;
 
     pthread_mutex_lock(&exports.lock);
     notice_fork();
-    is_there = is_current(&handle->notice);
-    if (is_there) {
+    is_valid = is_current(&handle->notice);
+    if (is_valid) {
         export   = &exports.slots[handle->notice.slot];
-        is_there = (export->pieces != NULL) && has_pieces(export);
+        is_valid = (export->pieces != NULL) && has_pieces(export);
     }
     pthread_mutex_unlock(&exports.lock);
-    return is_there;
+    return is_valid;
 }
 
 void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)

@@ -1083,9 +1083,9 @@ static ucs_status_t open_pool_checked(const uct_cuda_node_handle_t *handle,
     return status;
 }
 
-void uct_cuda_node_handle_set_fallback(bool is_there)
+void uct_cuda_node_handle_set_fallback(bool is_active)
 {
-    has_fallback = is_there;
+    has_fallback = is_active;
 }
 
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,

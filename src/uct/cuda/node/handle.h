@@ -167,7 +167,7 @@ ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
 /** Set whether this thread has a fallback for handles that it cannot open or
  *  renew. If so, it does not wait again for an exporter that did not answer. A
  *  copy has no fallback. */
-void uct_cuda_node_handle_set_fallback(bool is_there);
+void uct_cuda_node_handle_set_fallback(bool is_active);
 
 /**
  * Request from a peer the handle of the memory that is at these addresses now.

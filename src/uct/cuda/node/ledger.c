@@ -259,7 +259,7 @@ static bool table_reap(ledger_segment_t *table,
             continue;
         }
 
-        if (uct_cuda_node_alive_is_there(alive, i)) {
+        if (uct_cuda_node_alive_is_taken(alive, i)) {
             any = true;
         } else {
             slot_free(slot);
@@ -338,7 +338,7 @@ static bool is_used(const uct_cuda_node_alive_t *alive)
     unsigned i;
 
     for (i = 0; (i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS) &&
-                !uct_cuda_node_alive_is_there(alive, i);
+                !uct_cuda_node_alive_is_taken(alive, i);
          ++i) {
     }
 
@@ -632,13 +632,13 @@ static void ledger_visit(uct_cuda_node_ledger_t *ledger, unsigned number,
 
     ledger->seen[number].time = now;
     if (is_foreign(ledger) ||
-        uct_cuda_node_alive_is_there(ledger->alive, number) ||
+        uct_cuda_node_alive_is_taken(ledger->alive, number) ||
         !uct_cuda_node_alive_hold(ledger->alive, UCT_CUDA_NODE_ALIVE_FILE)) {
         return;
     }
 
     /* Make sure that no process has taken it in the meantime */
-    if (!uct_cuda_node_alive_is_there(ledger->alive, number)) {
+    if (!uct_cuda_node_alive_is_taken(ledger->alive, number)) {
         slot_free(slot);
     }
 

@@ -296,7 +296,7 @@ bool uct_cuda_node_segment_is_alive(const uct_cuda_node_segment_t *segment,
                                     unsigned rank)
 {
     return (rank == segment->rank) ||
-           uct_cuda_node_alive_is_there(segment->alive, rank);
+           uct_cuda_node_alive_is_taken(segment->alive, rank);
 }
 
 
@@ -371,10 +371,10 @@ static ucs_status_t segment_take(uct_cuda_node_segment_t *segment, uint64_t key,
                                  size_t bytes, void **memory_p)
 {
     block_t *block      = segment_block(segment, key);
-    const bool is_there = (block != NULL);
+    const bool is_known = (block != NULL);
     ucs_status_t status;
 
-    if (!is_there) {
+    if (!is_known) {
         status = segment_add(segment, bytes, &block);
         if (status != UCS_OK) {
             return status;
@@ -388,14 +388,14 @@ static ucs_status_t segment_take(uct_cuda_node_segment_t *segment, uint64_t key,
         return UCS_ERR_NO_MEMORY;
     }
 
-    if (!is_there) {
+    if (!is_known) {
         if (block->key != 0) {
             memset(*memory_p, 0, bytes); /* new memory is zero */
         }
         __atomic_store_n(&block->key, key, __ATOMIC_RELEASE);
     }
     __atomic_fetch_add(&block->users, 1, __ATOMIC_RELEASE);
-    if (!is_there) {
+    if (!is_known) {
         __atomic_fetch_add(&segment->shared->word, 1, __ATOMIC_RELEASE);
     }
     return UCS_OK;
@@ -421,7 +421,7 @@ ucs_status_t uct_cuda_node_segment_get(uct_cuda_node_segment_t *segment,
 {
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
-    if (segment_enter(segment) && uct_cuda_file_is_there(&segment->file)) {
+    if (segment_enter(segment) && uct_cuda_file_is_valid(&segment->file)) {
         status = segment_take(segment, key, bytes, memory_p);
     }
     segment_leave(segment);

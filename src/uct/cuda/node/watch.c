@@ -29,7 +29,7 @@ static struct {
     pthread_mutex_t lock;      /* start and end; order: base/thread.h */
     pthread_mutex_t busy;      /* held while the thread works */
     bool            is_tried;
-    bool            is_there;
+    bool            is_ready;
     bool            has_thread;
     bool            is_over;
     bool            is_asleep; /* until it is woken */
@@ -154,11 +154,11 @@ static void end(void)
         uct_cuda_node_descriptors_wake(&watch.socket);
         watch.has_thread = !uct_cuda_thread_join(watch.thread);
     }
-    if (watch.is_there && !watch.has_thread) {
+    if (watch.is_ready && !watch.has_thread) {
         uct_cuda_node_descriptors_close(&watch.socket);
     }
     watch.is_tried = true;
-    watch.is_there = false;
+    watch.is_ready = false;
 }
 
 /* Stop the thread when the program exits: before the driver's exit handlers,
@@ -201,7 +201,7 @@ static void after_fork_in_child(void)
 
     pthread_mutex_init(&watch.busy, NULL);
     pthread_mutex_init(&watch.lock, NULL);
-    if (watch.is_there) {
+    if (watch.is_ready) {
         uct_cuda_node_descriptors_close(&watch.socket);
     }
     for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
@@ -210,7 +210,7 @@ static void after_fork_in_child(void)
         }
     }
     watch.is_tried   = watch.is_tried && !watch.has_thread;
-    watch.is_there   = false;
+    watch.is_ready   = false;
     watch.has_thread = false;
     watch.is_asleep  = false;
 }
@@ -227,7 +227,7 @@ static bool add_handlers(void)
     return has_handlers;
 }
 
-/* Start the thread with its socket; it is tried once. On failure is_there stays
+/* Start the thread with its socket; it is tried once. On failure is_ready stays
  * false. Call with the lock held. */
 static void start(void)
 {
@@ -244,7 +244,7 @@ static void start(void)
         return;
     }
 
-    watch.is_there = true;
+    watch.is_ready = true;
 }
 
 const uct_cuda_node_descriptors_t *
@@ -257,16 +257,16 @@ uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched)
     if (!watch.is_tried) {
         start();
     }
-    socket = watch.is_there ? &watch.socket : NULL;
+    socket = watch.is_ready ? &watch.socket : NULL;
     pthread_mutex_unlock(&watch.lock);
     return socket;
 }
 
-void uct_cuda_node_watch_replace(bool is_there)
+void uct_cuda_node_watch_replace(bool is_ready)
 {
     pthread_mutex_lock(&watch.lock);
     end();
-    watch.is_there = is_there && add_handlers() &&
+    watch.is_ready = is_ready && add_handlers() &&
                      uct_cuda_node_descriptors_open(&watch.socket);
     pthread_mutex_unlock(&watch.lock);
 }

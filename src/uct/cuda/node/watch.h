@@ -42,9 +42,9 @@ uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched);
 
 /**
  * Stop the thread permanently. From now on callers behave as if it runs (@a
- * is_there) or not. For tests that load one driver after another.
+ * is_ready) or not. For tests that load one driver after another.
  */
-void uct_cuda_node_watch_replace(bool is_there);
+void uct_cuda_node_watch_replace(bool is_ready);
 
 /** Wake the thread: there is memory to watch. Thread safe; costs one load
  *  while it is awake. */

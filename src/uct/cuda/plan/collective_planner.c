@@ -678,7 +678,7 @@ static void try_chunks(planner_t *planner, choice_t choice,
  * are the bottleneck. The model favours their many copies, but copy engines do
  * not (see switched_chunks in the model, measured with all GPUs sending). Ranks
  * beyond the sources of one kernel need packed trees. */
-static bool is_no_use(const planner_t *planner, const choice_t *choice)
+static bool is_skipped(const planner_t *planner, const choice_t *choice)
 {
     return planner->is_switched && !kind_of(planner)->has_root &&
            (planner->request->num_ranks <= UCT_CUDA_PLAN_COLL_MAX_FAN) &&
@@ -701,7 +701,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
     if (((planner->algorithm != UCT_CUDA_PLAN_COLL_AUTO) &&
          (planner->algorithm != (int)choice->algorithm) &&
          (request->num_ranks > 1)) ||
-        is_no_use(planner, choice)) {
+        is_skipped(planner, choice)) {
         return;
     }
 

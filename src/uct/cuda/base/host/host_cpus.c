@@ -295,20 +295,20 @@ static void *beside_run(void *arg)
 
 static bool start_beside(beside_t *beside, pthread_t *thread_p)
 {
-    bool is_there = false;
-    mask_t others = beside->mask;
+    bool has_begun = false;
+    mask_t others  = beside->mask;
     pthread_attr_t attr;
 
     if (pthread_attr_init(&attr) == 0) {
         mask_invert(&others);
-        is_there = (pthread_attr_setaffinity_np(&attr, sizeof(others),
-                                                others.sets) == 0) &&
-                   uct_cuda_thread_start_with(&attr, beside_run, beside,
-                                              thread_p);
+        has_begun = (pthread_attr_setaffinity_np(&attr, sizeof(others),
+                                                 others.sets) == 0) &&
+                    uct_cuda_thread_start_with(&attr, beside_run, beside,
+                                               thread_p);
         pthread_attr_destroy(&attr);
     }
 
-    return is_there;
+    return has_begun;
 }
 
 bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Holds figures of test/omb/compare against what is expected of them.
+"""Compare figures of test/omb/compare with what is expected of them.
 
-usage: judge.py SAMPLES RULE...
+usage: check_figures.py SAMPLES RULE...
 
 A rule is TEST/VARIANT/SIZE=VALUE~PERCENT (the median is within PERCENT of
 VALUE) or TEST/VARIANT:BASE/SIZE>=RATIO (the median is at least RATIO times that
 of the variant BASE). SIZE is in bytes, or with K, M or G. Exits with 1 and says
-why if a rule is not kept, if there is no figure to hold it against, or if a run
+why if a rule is not kept, if there is no figure to compare with, or if a run
 failed for another reason than an emulated node that could not keep its time.
 """
 
@@ -28,7 +28,7 @@ def median(samples, test, variant, size):
     return statistics.median(values) if values else None
 
 
-def judge(samples, rule):
+def check_rule(samples, rule):
     """Return (kept, message)."""
     match = re.fullmatch(r"([\w-]+)/([\w-]+)/(\w+)=([\d.]+)~([\d.]+)", rule)
     if match:
@@ -41,7 +41,7 @@ def judge(samples, rule):
 
     match = re.fullmatch(r"([\w-]+)/([\w-]+):([\w-]+)/(\w+)>=([\d.]+)", rule)
     if not match:
-        sys.exit("judge: '%s' is no rule" % rule)
+        sys.exit("check_figures: '%s' is no rule" % rule)
     test, variant, base, size, least = match.groups()
     value = median(samples, test, variant, size)
     other = median(samples, test, base, size)
@@ -63,7 +63,7 @@ def main(arguments):
             print("WRONG %(test)s, %(variant)s, %(size)d bytes: %(error)s"
                   % sample)
     for rule in arguments[1:]:
-        kept, found = judge(samples, rule)
+        kept, found = check_rule(samples, rule)
         wrong += not kept
         print("%-5s %s: %s" % ("ok" if kept else "WRONG", rule, found))
     return 1 if wrong else 0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* File system space for the memory of GPUs. */
-#ifndef CUEMU_ROOM_H
-#define CUEMU_ROOM_H
+#ifndef CUEMU_POPULATE_H
+#define CUEMU_POPULATE_H
 
 #include <stdint.h>
 
