@@ -75,7 +75,7 @@ static bool driver_fill(void *handle)
            (driver.cuStreamSynchronize != NULL);
 }
 
-static void driver_look(void)
+static void driver_find(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     void *handle;
@@ -95,7 +95,7 @@ bool ucx_mp_mpi_gpu_is_available(void)
 {
     int count = 0;
 
-    driver_look();
+    driver_find();
     return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE) &&
            (driver.cuDeviceGetCount(&count) == CUDA_SUCCESS) && (count > 0);
 }
@@ -115,7 +115,7 @@ bool ucx_mp_mpi_gpu_is_used(void)
     /* Look for libcuda only if an object was loaded since the last call */
     objects = ucx_mp_mpi_objects_loaded();
     if (objects != __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
-        driver_look();
+        driver_find();
         __atomic_store_n(&objects_seen, objects, __ATOMIC_RELAXED);
     }
 

@@ -555,7 +555,7 @@ out:
 /* Add the bytes of a datatype, found by packing an element whose bytes hold
    their own offsets: a byte of these at a time. Above INT_MAX bytes of data:
    UCX_MP_MPI_LAYOUT_TOO_LARGE. */
-static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
+static int element_scan(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
                         const ucx_mp_mpi_type_sizes_t *sizes)
 {
     const size_t size     = sizes->size;
@@ -645,7 +645,7 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
     return (sizes.size == sizes.length) ?
                    ucx_mp_mpi_layout_add_row(layout, sizes.begin,
                                              sizes.length) :
-                   element_look(layout, datatype, &sizes);
+                   element_scan(layout, datatype, &sizes);
 }
 
 int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
@@ -659,5 +659,5 @@ int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
     }
 
     ucx_mp_mpi_layout_free(element);
-    return element_look(element, datatype, sizes);
+    return element_scan(element, datatype, sizes);
 }

@@ -371,7 +371,7 @@ static int freed_test(pending_t *pending, unsigned tries, int *is_over,
     return rc;
 }
 
-void ucx_mp_mpi_freed_look(unsigned tries)
+void ucx_mp_mpi_freed_poll(unsigned tries)
 {
     pending_t *pending, *next;
     MPI_Status status;
@@ -433,7 +433,7 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     int is_over = 0;
 
     if (!ucx_mp_mpi_in_progress) {
-        ucx_mp_mpi_freed_look(1);
+        ucx_mp_mpi_freed_poll(1);
     }
 
     /* Nothing is staged: leave the request to the MPI */
@@ -574,9 +574,9 @@ static int request_start(MPI_Request request, bool *is_started_p)
 
 /* ------------------------------------------------------ wrapped functions */
 
-static void look(void)
+static void make_progress(void)
 {
-    ucx_mp_mpi_freed_look(1);
+    ucx_mp_mpi_freed_poll(1);
     if (advance != NULL) {
         advance();
     }
@@ -595,13 +595,13 @@ static const pending_t *first_pending(const pending_t *taken)
 /* Make progress if this library has yet to complete one of the requests.
    @return Whether there is such a request: the caller must test instead of
    waiting in the MPI. */
-static bool look_again(const pending_t *taken)
+static bool poll_again(const pending_t *taken)
 {
     if (first_pending(taken) == NULL) {
         return false;
     }
 
-    look();
+    make_progress();
     sched_yield();
     return true;
 }
@@ -649,7 +649,7 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
             return ucx_mp_mpi_pmpi._name _words; \
         } \
         \
-        look(); \
+        make_progress(); \
         taken = requests_take(_count, _requests); \
         if (taken != NULL) { \
             outcome.statuses = statuses_get(given, _room, &own); \
@@ -660,7 +660,7 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
         } \
         \
         outcome.rc = MPI_SUCCESS; \
-        while (!is_over && (outcome.rc == MPI_SUCCESS) && look_again(taken)) { \
+        while (!is_over && (outcome.rc == MPI_SUCCESS) && poll_again(taken)) { \
             outcome.rc = _try; \
         } \
         if (!is_over && (outcome.rc == MPI_SUCCESS)) { \
@@ -757,7 +757,7 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     int rc;
 
     if (!is_empty) {
-        look();
+        make_progress();
         request = request_active(request);
     }
     status = ucx_mp_mpi_message_status(status, &own);
@@ -798,7 +798,7 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
                                   "MPI_" #_name ": no memory"); \
         } \
         if (rc == MPI_SUCCESS) { \
-            look(); \
+            make_progress(); \
             for (i = 0; i < count; ++i) { \
                 active[i] = request_active(requests[i]); \
             } \
@@ -872,11 +872,11 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
         __atomic_fetch_add(&ucx_mp_mpi_freed, 1, __ATOMIC_RELEASE);
         freed_put(pending);
-        ucx_mp_mpi_freed_look(1);
+        ucx_mp_mpi_freed_poll(1);
         return MPI_SUCCESS;
     }
 
-    while (look_again(pending)) {
+    while (poll_again(pending)) {
     }
     if (pending->is_active) {
         rc = ucx_mp_mpi_pmpi.Wait(request, MPI_STATUS_IGNORE);

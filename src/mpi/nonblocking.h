@@ -57,7 +57,7 @@ extern unsigned ucx_mp_mpi_freed __attribute__((visibility("hidden")));
 /* Finish those that are complete: copy received data to the program's buffers.
    If another thread does so, wait for it. Test each receive up to `tries`
    times. */
-void ucx_mp_mpi_freed_look(unsigned tries);
+void ucx_mp_mpi_freed_poll(unsigned tries);
 
 /* Do so at the end of a call that waits for other ranks: the program may
    conclude from it that such data has arrived. The MPI may complete the receive
@@ -67,7 +67,7 @@ static inline int ucx_mp_mpi_freed_end(int rc)
 {
     if (__builtin_expect(__atomic_load_n(&ucx_mp_mpi_freed,
                                          __ATOMIC_ACQUIRE) != 0, 0)) {
-        ucx_mp_mpi_freed_look(32);
+        ucx_mp_mpi_freed_poll(32);
     }
     return rc;
 }

@@ -263,7 +263,7 @@ static bool check_type(MPI_Datatype type, uint64_t number)
     looked   = 0;
     is_right = (type_walk(&walked, type, MAX_DEPTH) == MPI_SUCCESS) &&
                (looked <= MAX_LOOKED) &&
-               (element_look(&seen, type, &sizes) == MPI_SUCCESS) &&
+               (element_scan(&seen, type, &sizes) == MPI_SUCCESS) &&
                (walked.size == seen.size);
     ours     = places_new(&walked);
     theirs   = places_new(&seen);

@@ -412,7 +412,7 @@ static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
 
 /* Update the time of another rank, or mark the rank as asleep. Return non-zero
    if the node's time can go further now. */
-static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
+static int cuemu_rank_poll(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                            uint64_t real_ns)
 {
     int is_here     = (rank->space == cuemu_clock_source->space());
@@ -603,7 +603,7 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
         }
 
         last->looked_ns = real_ns;
-        if (!cuemu_rank_look(clk, last, real_ns)) {
+        if (!cuemu_rank_poll(clk, last, real_ns)) {
             break;
         }
     }

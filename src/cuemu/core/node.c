@@ -508,7 +508,7 @@ static void cuemu_route_gpu_cpu(cuemu_build_t *b, cuemu_route_t *route, int gpu,
 }
 
 /* Return the lowest bridge above both GPUs; -1: there is none below the CPU. */
-static int cuemu_build_meeting(const cuemu_build_t *b, int gpu1, int gpu2)
+static int cuemu_build_bridge(const cuemu_build_t *b, int gpu1, int gpu2)
 {
     const cuemu_gpu_t *g1 = &b->node->gpus[gpu1];
     const cuemu_gpu_t *g2 = &b->node->gpus[gpu2];
@@ -545,7 +545,7 @@ static void cuemu_build_gpu_to_gpu(cuemu_build_t *b, int src, int dst)
     cuemu_route_t *route = &b->node->routes[src][dst];
     int src_numa         = b->node->gpus[src].numa;
     int dst_numa         = b->node->gpus[dst].numa;
-    int meeting;
+    int bridge;
 
     cuemu_route_times(route, CUEMU_ROUTE_PEER);
     route->p2p = 1;
@@ -560,9 +560,9 @@ static void cuemu_build_gpu_to_gpu(cuemu_build_t *b, int src, int dst)
         cuemu_route_add(b, route, b->port_out[src]);
         cuemu_route_add(b, route, b->port_in[dst]);
     } else {
-        meeting = cuemu_build_meeting(b, src, dst);
-        cuemu_route_gpu_cpu(b, route, src, 1, meeting);
-        cuemu_route_gpu_cpu(b, route, dst, 0, meeting);
+        bridge = cuemu_build_bridge(b, src, dst);
+        cuemu_route_gpu_cpu(b, route, src, 1, bridge);
+        cuemu_route_gpu_cpu(b, route, dst, 0, bridge);
         if (src_numa != dst_numa) {
             cuemu_route_add(b, route, b->socket[src_numa][dst_numa]);
             route->p2p = (b->node->gpus[src].sm >= b->host->remote_p2p_sm);

@@ -590,7 +590,7 @@ static int cuemu_spin_is_over(const cuemu_spin_t *spin)
 
 /* End the running waits whose word meets the condition, and forget those that
    have ended. Return non-zero if it ended any. Call with the session's lock. */
-static int cuemu_spins_look(void)
+static int cuemu_spins_poll(void)
 {
     cuemu_sim_t *sim = cuemu_session.sim;
     int i, any = 0;
@@ -619,7 +619,7 @@ static void cuemu_poll(void)
         cuemu_stopped_put_off(sh);
     }
     cuemu_clock_poll(&sh->clock, cuemu_session.sim);
-    if ((cuemu_num_spins > 0) && cuemu_spins_look()) {
+    if ((cuemu_num_spins > 0) && cuemu_spins_poll()) {
         ++sh->change;
         cuemu_clock_poll(&sh->clock, cuemu_session.sim);
     }

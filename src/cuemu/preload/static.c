@@ -325,7 +325,7 @@ static void static_object(uintptr_t base, const char *path)
 /* Redirect the functions of the objects loaded since the last call: they are at
    the end of the linker's list. The first call handles all objects. Does
    nothing while the linker changes the list. */
-static void static_look(void)
+static void static_scan(void)
 {
     static const struct link_map *seen;
     const struct link_map *map, *last = NULL;
@@ -368,11 +368,11 @@ static void __attribute__((constructor)) static_init(void)
 {
     uint8_t code[STATIC_BREAK_SIZE] = {0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0,
                                        0xff, 0xe0};
-    void (*look)(void) = static_look;
+    void (*scan)(void) = static_scan;
     void *stop         = (void*)_r_debug.r_brk;
 
-    static_look();
-    memcpy(code + 2, &look, sizeof(look));
+    static_scan();
+    memcpy(code + 2, &scan, sizeof(scan));
     if ((stop != NULL) && static_is_empty(stop)) {
         (void)static_write(stop, code, sizeof(code));
     }

@@ -162,7 +162,7 @@ static unsigned ptx_num_live(const cuemu_ptx_block_t *block)
 }
 
 /* Release barriers that all live threads have reached. */
-static void ptx_look_at_barriers(cuemu_ptx_block_t *block)
+static void ptx_release_barriers(cuemu_ptx_block_t *block)
 {
     unsigned i, expected;
 
@@ -553,7 +553,7 @@ static int ptx_turn(cuemu_ptx_block_t *block)
         busy |= (block->groups[i].num_fragments > 0);
         ptx_run_group(&block->groups[i]);
     }
-    ptx_look_at_barriers(block);
+    ptx_release_barriers(block);
     for (i = 0; i < block->num_groups; ++i) {
         busy |= (block->groups[i].num_fragments > 0);
     }

@@ -302,7 +302,7 @@ ucs_status_t uct_cuda_ctx_current(CUcontext *cuda_p, unsigned long long *id_p)
                    UCS_ERR_IO_ERROR;
 }
 
-static bool is_gone(CUresult result)
+static bool is_lost(CUresult result)
 {
     return (result == CUDA_ERROR_CONTEXT_IS_DESTROYED) ||
            (result == CUDA_ERROR_INVALID_CONTEXT) ||
@@ -317,7 +317,7 @@ unsigned long long uct_cuda_ctx_id(CUcontext cuda)
 
     result = (driver->cuCtxGetId == NULL) ? CUDA_SUCCESS :
                                             driver->cuCtxGetId(cuda, &id);
-    return (result == CUDA_SUCCESS) ? id : is_gone(result) ? 0 : ID_UNKNOWN;
+    return (result == CUDA_SUCCESS) ? id : is_lost(result) ? 0 : ID_UNKNOWN;
 }
 
 bool uct_cuda_ctx_is_alive(CUcontext cuda, unsigned long long id)
@@ -334,7 +334,7 @@ bool uct_cuda_ctx_is_alive(CUcontext cuda, unsigned long long id)
      * leak */
     result = driver->cuCtxGetId(cuda, &current);
     return (result == CUDA_SUCCESS) ? (id == ID_UNKNOWN) || (current == id) :
-                                      !is_gone(result);
+                                      !is_lost(result);
 }
 
 ucs_status_t uct_cuda_ctx_push(CUcontext cuda)

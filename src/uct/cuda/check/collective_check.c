@@ -221,7 +221,7 @@ static ucs_status_t init_memory(ucx_mp_proof_t *proof, unsigned rank,
     return status;
 }
 
-static ucs_status_t check_whole(ucx_mp_proof_t *proof)
+static ucs_status_t check_plan(ucx_mp_proof_t *proof)
 {
     const uct_cuda_plan_coll_t *plan = proof->subject->plan;
     uint32_t i;
@@ -258,7 +258,7 @@ static ucs_status_t check_whole(ucx_mp_proof_t *proof)
 static ucs_status_t prove(ucx_mp_proof_t *proof)
 {
     const uct_cuda_plan_coll_t *plan = proof->subject->plan;
-    ucs_status_t status              = check_whole(proof);
+    ucs_status_t status              = check_plan(proof);
     unsigned rank, buffer;
 
     for (rank = 0; (status == UCS_OK) &&

@@ -165,7 +165,7 @@ static ucs_status_t prove(ucx_mp_proof_t *proof)
     return (status == UCS_OK) ? check_result(proof) : status;
 }
 
-static ucs_status_t check_whole(ucx_mp_proof_t *proof)
+static ucs_status_t check_plan(ucx_mp_proof_t *proof)
 {
     const uct_cuda_plan_t *plan = proof->subject->plan;
     char src[16], dst[16];
@@ -213,7 +213,7 @@ ucs_status_t uct_cuda_plan_check(const uct_cuda_plan_t *plan, char *error,
 
     status = ucx_mp_proof_init(&proof, &subject, &list, error, error_size);
     if (status == UCS_OK) {
-        status = check_whole(&proof);
+        status = check_plan(&proof);
     }
     ucx_mp_proof_release(&proof);
     return status;

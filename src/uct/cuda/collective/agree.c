@@ -138,7 +138,7 @@ static void log_wait(agreement_t *agreement, uint64_t now)
     agreement->checked = now;
 }
 
-static ucs_status_t look(agreement_t *agreement)
+static ucs_status_t check_alive(agreement_t *agreement)
 {
     const uint64_t now = uct_cuda_now_ns();
     unsigned rank;
@@ -170,7 +170,7 @@ static ucs_status_t reached(const agreement_t *agreement, unsigned rank,
 
 ucs_status_t uct_cuda_coll_agree_check(agreement_t *agreement)
 {
-    ucs_status_t status = look(agreement);
+    ucs_status_t status = check_alive(agreement);
     unsigned rank;
 
     for (rank = 0; (status == UCS_OK) && agreement->is_running &&

@@ -146,7 +146,7 @@ static ucs_status_t kernel_ended(uct_cuda_copy_batch_t *batch)
 }
 
 /* Cancel a kernel that is late, or check a cancelled one */
-static ucs_status_t kernel_look(uct_cuda_copy_batch_t *batch)
+static ucs_status_t kernel_poll(uct_cuda_copy_batch_t *batch)
 {
     return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) ?
                kernel_cancel(batch) :
@@ -201,7 +201,7 @@ ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op)
         return UCS_ERR_IO_ERROR;
     }
 
-    status = kernel_look(batch);
+    status = kernel_poll(batch);
     uct_cuda_ctx_pop();
     return status;
 }

@@ -310,7 +310,7 @@ void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer)
     pthread_mutex_unlock(&peers.lock);
 }
 
-static ucs_status_t log_gone(const uct_cuda_cma_peer_t *peer, size_t length)
+static ucs_status_t log_exit(const uct_cuda_cma_peer_t *peer, size_t length)
 {
     uct_cuda_error("process %d has ended or executes another program; %zu "
                    "bytes were not copied",
@@ -371,7 +371,7 @@ ucs_status_t uct_cuda_cma_peer_copy(void *arg, void *local, uint64_t address,
         state = copy_checked(peer, (char*)local + offset, address + offset,
                              length - offset, to_local, &done);
         if (uct_cuda_cma_peer_is_lost(state)) {
-            return log_gone(peer, length - offset);
+            return log_exit(peer, length - offset);
         }
 
         if ((state != UCT_CUDA_CMA_PEER_THERE) || (done <= 0)) {

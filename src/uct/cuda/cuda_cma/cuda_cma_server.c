@@ -288,7 +288,7 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
 
 /* Unmap the memory of a process without slots: a peer that has stopped using
  * the server, or has ended, gets its memory back this way */
-static void let_go_of(int32_t pid)
+static void unmap_process(int32_t pid)
 {
     uct_cuda_node_iface_addr_t self;
     unsigned i;
@@ -330,7 +330,7 @@ static void slot_clear(unsigned i)
     memset(slot->keys, 0, sizeof(slot->keys));
     slot->is_over = 0;
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
-    let_go_of(pid);
+    unmap_process(pid);
 }
 
 /* Take all posted requests; @a is_round: also check for owners that have
@@ -413,7 +413,7 @@ static bool is_idle(void)
 
 /* Pause for a short time: more requests come soon, but the program has priority
  * on the processor */
-static void pause_between_looks(void)
+static void pause_between_polls(void)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
 
@@ -452,7 +452,7 @@ static void *serve(void *arg)
         if (!uct_cuda_queue_is_idle(queue) || queue->is_coalescing ||
             server.is_starved) {
             if (now - last > BUSY_NS) {
-                pause_between_looks();
+                pause_between_polls();
             }
         } else if (now - last > AWAKE_NS) {
             uct_cuda_cma_control_sleep(control, is_idle, ROUND_NS);
@@ -464,7 +464,7 @@ static void *serve(void *arg)
     uct_cuda_queue_submit_coalesced(queue, true);
     while (!uct_cuda_queue_is_idle(queue)) {
         (void)uct_cuda_queue_progress(queue);
-        pause_between_looks();
+        pause_between_polls();
     }
     uct_cuda_queue_cleanup(queue);
     uct_cuda_copier_close(&server.copier);

@@ -207,8 +207,8 @@ static inline void open_ledger(uct_cuda_mp_traffic_t *traffic)
 /* Fill in the present traffic on each link (active, direct), without this
  * engine's transfers of @a pair, which may be NULL. @return Whether there is
  * any */
-static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
-                        uint64_t now, uct_cuda_plan_load_t *load)
+static bool read_traffic(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
+                         uint64_t now, uct_cuda_plan_load_t *load)
 {
     bool any = false;
     unsigned link;
@@ -252,7 +252,8 @@ count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t link)
 /* Record traffic met by a pair's @a queued transfers at present and since the
  * last check. Two transfers crossing for part of their time see each other,
  * whichever begins or ends first. */
-static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
+static void record_met(uct_cuda_mp_traffic_t *traffic, pair_t *pair,
+                       unsigned queued)
 {
     const uint64_t now   = uct_cuda_now_ns();
     const unsigned begun = count_crossing(traffic, pair->link);
@@ -263,7 +264,7 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
         pair->crossed = (uint16_t)queued;
     }
 
-    if (look_around(traffic, pair, now, &load)) {
+    if (read_traffic(traffic, pair, now, &load)) {
         uct_cuda_mp_history_add(&pair->met, &load, now);
         if (uct_cuda_plan_load_is_crossed(&load,
                                           uct_cuda_plan_link_from(pair->link),
@@ -274,7 +275,7 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
 }
 
 /* Fill in the transfers ahead of a new one, and the expected window */
-static void look_ahead(const pair_t *pair, uct_cuda_plan_load_t *load)
+static void fill_ahead(const pair_t *pair, uct_cuda_plan_load_t *load)
 {
     if (pair == NULL) {
         load->queued    = 0;
@@ -300,8 +301,8 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
     now            = uct_cuda_now_ns();
     pair           = traffic->pairs[uct_cuda_plan_link(src, dst)];
     load->is_known = (traffic->ledger != NULL);
-    (void)look_around(traffic, pair, now, load);
-    look_ahead(pair, load);
+    (void)read_traffic(traffic, pair, now, load);
+    fill_ahead(pair, load);
     if (pair != NULL) {
         uct_cuda_mp_history_recall(&pair->met, now, load);
     }
@@ -365,7 +366,7 @@ begin_large(uct_cuda_mp_traffic_t *traffic, pair_t *pair, uint64_t size)
     pair->size   += size;
     set_queued(pair, pair->queued + 1);
     uct_cuda_mp_history_begin(&pair->met, uct_cuda_now_ns());
-    look(traffic, pair, pair->queued - 1);
+    record_met(traffic, pair, pair->queued - 1);
 }
 
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
@@ -426,7 +427,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     if (flow->is_large && (pair != NULL) && (pair->queued > 0)) {
         /* also for a plain copy: the first one of a ring met no traffic at its
          * start */
-        look(traffic, pair, pair->queued);
+        record_met(traffic, pair, pair->queued);
         end_large(pair);
     }
 

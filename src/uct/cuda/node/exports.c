@@ -117,7 +117,7 @@ static bool has_pieces(const export_slot_t *export)
 /* Return whether the allocation was freed, or a piece of the range was
  * invalidated: each piece is in the table itself. False if the allocation has
  * no buffer id. */
-static bool is_gone(const export_slot_t *export)
+static bool is_freed(const export_slot_t *export)
 {
     uint64_t i;
 
@@ -169,7 +169,7 @@ static void hold(uint32_t slot, int fd)
     }
 }
 
-static void let_go(uint32_t slot)
+static void slot_close_fd(uint32_t slot)
 {
     export_slot_t *export = &exports.slots[slot];
     int fd;
@@ -189,7 +189,7 @@ static void slot_end(uint32_t slot)
 
     __atomic_store_n(&export->is_valid, false, __ATOMIC_SEQ_CST);
     uct_cuda_node_invalidation_end(slot);
-    let_go(slot);
+    slot_close_fd(slot);
     uct_cuda_node_handle_release(&export->handle);
     bucket_remove(slot);
     if (export->pieces != NULL) {
@@ -213,7 +213,7 @@ static void check(unsigned left)
                                  0;
         if (exports.slots[exports.cursor].is_valid) {
             --left;
-            if (is_gone(&exports.slots[exports.cursor])) {
+            if (is_freed(&exports.slots[exports.cursor])) {
                 slot_end(exports.cursor);
             }
         }
@@ -412,7 +412,7 @@ int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
     (void)uct_cuda_ctx_enter_any(uct_cuda_end_none(), 0, &context);
     pthread_mutex_lock(&exports.lock);
     notice_fork();
-    if (is_current(notice) && !is_gone(&exports.slots[notice->slot])) {
+    if (is_current(notice) && !is_freed(&exports.slots[notice->slot])) {
         export = &exports.slots[notice->slot];
         fd     = (export->pieces != NULL) ?
                          pieces_descriptor(export) :
@@ -439,7 +439,7 @@ static void close_inherited(void)
     pthread_mutex_init(&exports.lock, NULL);
 }
 
-static bool watch_look(void)
+static bool watch_poll(void)
 {
     return uct_cuda_node_exports_check(CHECKS_OF_WATCH) > 0;
 }
@@ -447,7 +447,7 @@ static bool watch_look(void)
 static void start_watch(void)
 {
     static const uct_cuda_node_watched_t watched = {
-        .look            = watch_look,
+        .poll            = watch_poll,
         .make            = uct_cuda_node_exports_descriptor,
         .renew           = uct_cuda_node_exports_renew,
         .close_inherited = close_inherited
@@ -597,7 +597,7 @@ static uint32_t find_range(uint64_t base, uint64_t last)
 
         final = &export->pieces[handle->os.pieces.count - 1];
         if (uct_cuda_range_holds(final->base, final->length, last, 1)) {
-            if (!is_gone(export) && has_pieces(export)) {
+            if (!is_freed(export) && has_pieces(export)) {
                 return slot;
             }
 
@@ -804,7 +804,7 @@ void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)
         if (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) {
             slot_end(slot);
         } else {
-            let_go(slot);
+            slot_close_fd(slot);
         }
     }
     pthread_mutex_unlock(&exports.lock);

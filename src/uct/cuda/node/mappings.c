@@ -543,7 +543,7 @@ static ucs_status_t self_get(const uct_cuda_node_handle_t *handle,
  * left to a progress call of the program. The lock may be held by a thread that
  * asks a peer for a descriptor, while the peer asks this thread: then do not
  * check. @return true: check again soon */
-static bool watch_look(void)
+static bool watch_poll(void)
 {
     bool is_due, has_work;
 
@@ -563,7 +563,7 @@ static bool watch_look(void)
     return has_work;
 }
 
-static const uct_cuda_node_watched_t watched = {.look = watch_look};
+static const uct_cuda_node_watched_t watched = {.poll = watch_poll};
 
 ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,

@@ -87,7 +87,7 @@ static const uct_cuda_node_watched_t *get_server(void)
 /* Answer the peers' requests and, with @a is_due, let each client check its
  * memory: many requests may come in one interval, if a peer maps memory in many
  * pieces. @return true: a client has memory to watch */
-static bool look(bool is_due)
+static bool poll_all(bool is_due)
 {
     bool has_work = !is_due;
     const uct_cuda_node_watched_t *watched, *server;
@@ -98,7 +98,7 @@ static bool look(bool is_due)
     uct_cuda_node_descriptors_answer(&watch.socket, server->make,
                                      server->renew);
     for (i = 0; is_due && ((watched = get_watched(i)) != NULL); ++i) {
-        has_work |= watched->look();
+        has_work |= watched->poll();
     }
     pthread_mutex_unlock(&watch.busy);
     return has_work;
@@ -130,7 +130,7 @@ static void *watch_main(void *arg)
          * it */
         __atomic_store_n(&watch.is_asleep, true, __ATOMIC_SEQ_CST);
         is_due   = !has_work || (uct_cuda_now_ns() >= due);
-        has_work = look(is_due);
+        has_work = poll_all(is_due);
         if (is_due) {
             due = uct_cuda_now_ns() + PERIOD_NS;
         }

@@ -21,7 +21,7 @@
 /** Client of the thread: one is the exports', one the mappings'. */
 typedef struct {
     /** Check once. Returns whether there is memory to watch. */
-    bool (*look)(void);
+    bool (*poll)(void);
     /** Create a descriptor for a peer, or return -1. NULL: no requests */
     uct_cuda_node_make_t make;
     /** Make a handle for a peer; not NULL if the above is not */

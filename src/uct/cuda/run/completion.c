@@ -108,7 +108,8 @@ uct_cuda_run_completion_record(uct_cuda_run_rsc_t *rsc, int device,
 }
 
 /* Remove an event from the pending ones */
-static void event_seen(uct_cuda_run_completion_t *completion, unsigned number)
+static void remove_pending(uct_cuda_run_completion_t *completion,
+                           unsigned number)
 {
     uct_cuda_run_completion_event_t *last =
             &completion->events[--completion->num_pending];
@@ -134,7 +135,7 @@ ucs_status_t uct_cuda_run_completion_test(uct_cuda_run_completion_t *completion)
             break;
         }
 
-        event_seen(completion, number);
+        remove_pending(completion, number);
     }
 
     uct_cuda_capture_restore(is_changed);

@@ -258,7 +258,7 @@ static bool is_of_driver(const char *task)
  * thread's processor; give them the caller's processors. They are the younger
  * ones, unless thread ids have wrapped around: then they stay, which does no
  * harm. */
-static void give_back_processors(const mask_t *mask)
+static void restore_processors(const mask_t *mask)
 {
     const pid_t self = (pid_t)syscall(SYS_gettid);
     DIR *tasks       = opendir("/proc/self/task");
@@ -288,7 +288,7 @@ static void *beside_run(void *arg)
     beside_t *beside = arg;
     void *result     = beside->func(beside->arg);
 
-    give_back_processors(&beside->mask);
+    restore_processors(&beside->mask);
     free(beside);
     return result;
 }
