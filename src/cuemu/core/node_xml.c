@@ -15,6 +15,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fenv.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -601,6 +602,7 @@ cuemu_status_t cuemu_xml_read(cuemu_xml_t *xml)
     struct stat st;
     cuemu_status_t status;
     xmlDoc *doc;
+    fenv_t env;
 
     if (stat(xml->path, &st) != 0) {
         snprintf(xml->errbuf, CUEMU_ERRBUF_SIZE, "%s: %s", xml->path,
@@ -625,9 +627,11 @@ cuemu_status_t cuemu_xml_read(cuemu_xml_t *xml)
         parser->sax->error   = cuemu_xml_silent;
         parser->sax->warning = cuemu_xml_silent;
     }
+    feholdexcept(&env); /* libxml2 divides 0 by 0 when it starts */
     doc = xmlCtxtReadFile(parser, xml->path, NULL,
                           XML_PARSE_NONET | XML_PARSE_NOERROR |
                           XML_PARSE_NOWARNING);
+    fesetenv(&env);
     if (doc == NULL) {
         error  = xmlCtxtGetLastError(parser);
         status = cuemu_xml_error(xml, (error != NULL) ? error->line : 1,

@@ -4,6 +4,7 @@
    effects. */
 #include "driver_fixture.h"
 
+#include <cfenv>
 #include <set>
 #include <thread>
 
@@ -631,6 +632,16 @@ TEST_F(driver, host_functions_run_in_their_turn)
         EXPECT_EQ(77u, first.value);
         EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, first.inner);
         EXPECT_EQ(CUDA_SUCCESS, second.inner);
+    });
+}
+
+/* Fortran programs are often built with -ffpe-trap=invalid,zero,overflow */
+TEST_F(driver, the_first_call_raises_no_floating_point_exception)
+{
+    run(1, [](int) {
+        feclearexcept(FE_ALL_EXCEPT);
+        CU_OK(cuInit(0));
+        EXPECT_EQ(0, fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW));
     });
 }
 

@@ -10,6 +10,7 @@
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -23,6 +24,13 @@ class test_planner : public ::testing::Test
 protected:
     test_planner() : m_plan(new uct_cuda_plan_t)
     {
+        feclearexcept(FE_ALL_EXCEPT);
+    }
+
+    /* Fortran programs are often built with -ffpe-trap=invalid,zero,overflow */
+    ~test_planner() override
+    {
+        EXPECT_EQ(0, fetestexcept(FE_DIVBYZERO | FE_INVALID | FE_OVERFLOW));
     }
 
     const uct_cuda_plan_t &plan(const uct_cuda_topo_t &topo,

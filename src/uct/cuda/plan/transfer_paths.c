@@ -3,6 +3,7 @@
 #include <uct/cuda/plan/transfer_paths.h>
 
 #include <float.h>
+#include <math.h>
 
 
 /* Smaller relative differences of rate are rounding errors */
@@ -430,7 +431,8 @@ static void split_best(const problem_t *problem, split_t *best)
                                             problem->query.dst) ?
                             problem->query.model->min_gain :
                             1;
-    least         = DBL_MAX;
+    least         = INFINITY; /* its product raises no floating-point exception,
+                                 which a program may have made fatal */
     best->seconds = DBL_MAX;
     best->count   = 0;
     for (i = 0; i <= most; ++i) {
