@@ -20,8 +20,8 @@ static int int_of(MPI_Count count)
 /* Check a buffer and the target's datatype by a put to MPI_PROC_NULL: the MPI
    checks the arguments and does nothing. @return Its error, raised, or
    MPI_SUCCESS. */
-static int buffer_ask(const ucx_mp_mpi_rma_t *args, const void *address,
-                      MPI_Count count, MPI_Datatype type)
+static int buffer_check(const ucx_mp_mpi_rma_t *args, const void *address,
+                        MPI_Count count, MPI_Datatype type)
 {
     return ucx_mp_mpi_pmpi.Put(address, int_of(count), type, MPI_PROC_NULL, 0,
                                int_of(args->target_count),
@@ -29,8 +29,8 @@ static int buffer_ask(const ucx_mp_mpi_rma_t *args, const void *address,
 }
 
 /* Check whether MPI allows the operation for the target's datatype. It does not
-   allow user-defined operations, for example. @return As buffer_ask(). */
-static int op_ask(const ucx_mp_mpi_rma_t *args)
+   allow user-defined operations, for example. @return As buffer_check(). */
+static int op_check(const ucx_mp_mpi_rma_t *args)
 {
     const MPI_Datatype type = args->target_datatype;
 
@@ -49,19 +49,19 @@ int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args)
     int rc                = MPI_SUCCESS;
 
     if (!is_no_op) {
-        rc = buffer_ask(args, args->origin_addr, args->origin_count,
-                        args->origin_datatype);
+        rc = buffer_check(args, args->origin_addr, args->origin_count,
+                          args->origin_datatype);
     }
     if ((rc == MPI_SUCCESS) && has_result) {
-        rc = buffer_ask(args, args->result_addr, args->result_count,
-                        args->result_datatype);
+        rc = buffer_check(args, args->result_addr, args->result_count,
+                          args->result_datatype);
     }
     if ((rc == MPI_SUCCESS) && (kind >= UCX_MP_MPI_RMA_FETCH) &&
         (ucx_mp_mpi_layout_base(args->target_datatype) !=
          args->target_datatype)) {
         rc = ucx_mp_mpi_raise_win(args->win, MPI_ERR_TYPE);
     }
-    return ((rc == MPI_SUCCESS) && has_op && !is_no_op) ? op_ask(args) : rc;
+    return ((rc == MPI_SUCCESS) && has_op && !is_no_op) ? op_check(args) : rc;
 }
 
 /* MPI_Reduce_local() would abort: an element is reduced by a collective of this

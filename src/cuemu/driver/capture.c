@@ -488,7 +488,7 @@ CUresult cuemu_capture_wait(cuemu_stream_t *stream, cuemu_event_t *event,
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-CUresult cuemu_capture_ask(cuemu_event_t *event)
+CUresult cuemu_capture_query(cuemu_event_t *event)
 {
     cuemu_capture_t *capture;
 

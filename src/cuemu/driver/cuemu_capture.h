@@ -51,7 +51,7 @@ CUresult cuemu_capture_wait(cuemu_stream_t *stream, cuemu_event_t *event,
 
 /* Check a query of the event, or a wait for it. Returns CAPTURED_EVENT, and
    invalidates the capture, if the event was last recorded in one. */
-CUresult cuemu_capture_ask(cuemu_event_t *event);
+CUresult cuemu_capture_query(cuemu_event_t *event);
 
 /* Take a stream out of its capture before it is destroyed: ends a capture that
    began in the stream, and invalidates any other. */

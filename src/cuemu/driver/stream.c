@@ -367,11 +367,11 @@ CUEMU_API(cuEventRecordWithFlags,
 
 /* Find the event of a query or wait: such a call invalidates the event's
  * capture. */
-static CUresult cuemu_event_ask(CUevent handle, cuemu_event_t **event_p)
+static CUresult cuemu_event_check(CUevent handle, cuemu_event_t **event_p)
 {
     CUresult result = cuemu_event_resolve(handle, event_p);
 
-    return (result != CUDA_SUCCESS) ? result : cuemu_capture_ask(*event_p);
+    return (result != CUDA_SUCCESS) ? result : cuemu_capture_query(*event_p);
 }
 
 /* Do as cuemu_work_settle(), with the lock. */
@@ -388,7 +388,7 @@ static int cuemu_event_is_done(cuemu_event_t *event)
 CUEMU_API(cuEventQuery, (CUevent handle), (handle))
 {
     cuemu_event_t *event;
-    CUresult found = cuemu_event_ask(handle, &event);
+    CUresult found = cuemu_event_check(handle, &event);
     int clamped;
 
     if (found != CUDA_SUCCESS) {
@@ -425,7 +425,7 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
 CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
 {
     cuemu_event_t *event;
-    CUresult found = cuemu_event_ask(handle, &event);
+    CUresult found = cuemu_event_check(handle, &event);
 
     if (found != CUDA_SUCCESS) {
         return found;

@@ -527,7 +527,7 @@ TEST_F(test_sysfs, the_systems_sysfs_is_the_default)
         (path == NULL) ? unsetenv("SYSFS_PATH") : setenv("SYSFS_PATH", path, 1);
         m_wiring = {};
         gpu("ffff:ff:1f.7");
-        uct_cuda_wiring_ask_host(&m_wiring);
+        uct_cuda_wiring_read_host(&m_wiring);
         EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.gpus[0].numa);
     }
 }
@@ -546,7 +546,7 @@ TEST_F(test_sysfs, gpus_behind_a_switch)
     device(up + "/0000:17:01.0/0000:1b:00.0", "32.0 GT/s PCIe", "16");
     gpu("0000:18:00.0");
     gpu("00000000:1B:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
 
     EXPECT_TRUE(m_wiring.has_pci);
     ASSERT_EQ(1, m_wiring.num_switches);
@@ -571,7 +571,7 @@ TEST_F(test_sysfs, nested_switches)
     device(outer + "/0000:02:01.0/0000:06:00.0");
     gpu("0000:05:00.0");
     gpu("0000:06:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
 
     ASSERT_EQ(2, m_wiring.num_switches);
     EXPECT_EQ(1, m_wiring.switches[0].bus_id.bus);
@@ -587,7 +587,7 @@ TEST_F(test_sysfs, root_port_and_virtual_machine)
     device("pci0000:00/0000:00:05.0", "Unknown", "255");
     gpu("0000:21:00.0");
     gpu("0000:00:05.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
 
     EXPECT_TRUE(m_wiring.has_pci);
     EXPECT_EQ(0, m_wiring.num_switches);
@@ -602,7 +602,7 @@ TEST_F(test_sysfs, slower_port_above_the_gpu)
     device("pci0000:20/0000:20:01.0", "16.0 GT/s PCIe", "8");
     device("pci0000:20/0000:20:01.0/0000:21:00.0", "32.0 GT/s PCIe", "16");
     gpu("0000:21:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
     EXPECT_EQ(4u, m_wiring.gpus[0].pcie.generation);
     EXPECT_EQ(8u, m_wiring.gpus[0].pcie.width);
 }
@@ -629,7 +629,7 @@ TEST_F(test_sysfs, port_of_a_virtual_machine)
         put(path + "/current_link_width", c.lanes);
         m_wiring = {};
         gpu("0000:21:00.0");
-        uct_cuda_wiring_ask_host(&m_wiring);
+        uct_cuda_wiring_read_host(&m_wiring);
         EXPECT_EQ(c.generation, m_wiring.gpus[0].pcie.generation) << c.lanes;
         EXPECT_EQ(5u, m_wiring.gpus[0].pcie_own.generation);
     }
@@ -642,7 +642,7 @@ TEST_F(test_sysfs, invalid_widths)
         device("pci0000:20/0000:20:01.0/0000:21:00.0", "16.0 GT/s PCIe", width);
         m_wiring = {};
         gpu("0000:21:00.0");
-        uct_cuda_wiring_ask_host(&m_wiring);
+        uct_cuda_wiring_read_host(&m_wiring);
         EXPECT_EQ(0u, m_wiring.gpus[0].pcie.generation) << width;
         EXPECT_EQ(0u, m_wiring.gpus[0].lanes);
         std::filesystem::remove(m_root / "bus/pci/devices/0000:21:00.0");
@@ -655,7 +655,7 @@ TEST_F(test_sysfs, another_device_at_the_same_path)
     device("pci0000:20/0000:20:01.0/0000:21:00.0", "32.0 GT/s PCIe", "16",
            "0x15b3");
     gpu("0000:21:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
     EXPECT_FALSE(m_wiring.has_pci);
     EXPECT_EQ(0u, m_wiring.gpus[0].pcie.generation);
 }
@@ -670,7 +670,7 @@ TEST_F(test_sysfs, numa_nodes)
     put("devices/system/cpu/cpu80/topology/physical_package_id", "8");
     device("pci0035:00/0035:00:00.0/0035:03:00.0", "", "", "0x10de", "8");
     gpu("0035:03:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
 
     ASSERT_EQ(2, m_wiring.num_numa);
     EXPECT_EQ(0, m_wiring.numa[0].os_index);
@@ -683,7 +683,7 @@ TEST_F(test_sysfs, unknown_numa_node)
 {
     device("pci0000:20/0000:20:01.0/0000:21:00.0", "", "", "0x10de", "-1");
     gpu("0000:21:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
     EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.gpus[0].numa);
 }
 
@@ -696,7 +696,7 @@ TEST_F(test_sysfs, invalid_contents)
     device("elsewhere/0000:22:00.0");
     gpu("0000:21:00.0");
     gpu("0000:22:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
     EXPECT_FALSE(m_wiring.has_pci);
     EXPECT_EQ(0, m_wiring.num_switches);
 }
@@ -704,7 +704,7 @@ TEST_F(test_sysfs, invalid_contents)
 TEST_F(test_sysfs, missing_files)
 {
     gpu("0000:21:00.0");
-    uct_cuda_wiring_ask_host(&m_wiring);
+    uct_cuda_wiring_read_host(&m_wiring);
     EXPECT_FALSE(m_wiring.has_pci);
     EXPECT_EQ(0, m_wiring.num_numa);
 }

@@ -356,7 +356,7 @@ void uct_cuda_ctx_pop(void)
 }
 
 /* Call with the lock held */
-static ucs_status_t ctx_ask_peer(int device, int peer)
+static ucs_status_t ctx_query_peer(int device, int peer)
 {
     ucs_status_t status;
     int can_access;
@@ -410,7 +410,7 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer)
     } else if (*state == PEER_IMPOSSIBLE) {
         status = UCS_ERR_UNREACHABLE;
     } else if (*state == PEER_UNKNOWN) {
-        status = ctx_ask_peer(device, peer);
+        status = ctx_query_peer(device, peer);
         if (status == UCS_OK) {
             *state = PEER_ENABLED;
         } else if (status == UCS_ERR_UNREACHABLE) {

@@ -154,21 +154,21 @@ void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring,
 /**
  * Query GPUs and access between them; names and memory with @a details only.
  */
-ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
-                                        bool details);
+ucs_status_t uct_cuda_wiring_read_driver(uct_cuda_wiring_t *wiring,
+                                         bool details);
 
 /** Query NVLinks and PCIe links of GPUs; without sysfs, also switches shared
  *  by GPUs. */
-void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details);
+void uct_cuda_wiring_read_nvml(uct_cuda_wiring_t *wiring, bool details);
 
 /** Query PCIe switches and NUMA nodes, from sysfs. */
-void uct_cuda_wiring_ask_host(uct_cuda_wiring_t *wiring);
+void uct_cuda_wiring_read_host(uct_cuda_wiring_t *wiring);
 
 /** Return the mount point of sysfs; libsysfs' variable for it is honoured. */
 const char *uct_cuda_wiring_sysfs(void);
 
 /** Group GPUs behind switches as reported by NVML, if sysfs reports none. */
-void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring);
+void uct_cuda_wiring_read_nvml_switches(uct_cuda_wiring_t *wiring);
 
 
 /* Helpers of the parts. */

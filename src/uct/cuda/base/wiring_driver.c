@@ -85,8 +85,8 @@ ask_pair(uct_cuda_wiring_t *wiring, int from, int to, bool details)
     }
 }
 
-ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
-                                        bool details)
+ucs_status_t uct_cuda_wiring_read_driver(uct_cuda_wiring_t *wiring,
+                                         bool details)
 {
     int count, i, j;
 

@@ -283,7 +283,7 @@ static void ask_numa(uct_cuda_wiring_t *wiring)
     }
 }
 
-void uct_cuda_wiring_ask_host(uct_cuda_wiring_t *wiring)
+void uct_cuda_wiring_read_host(uct_cuda_wiring_t *wiring)
 {
     int i;
 

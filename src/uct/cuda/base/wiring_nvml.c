@@ -260,7 +260,7 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
     }
 }
 
-void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
+void uct_cuda_wiring_read_nvml(uct_cuda_wiring_t *wiring, bool details)
 {
     nvmlDevice_t devices[UCT_CUDA_MAX_GPUS];
     bool is_known[UCT_CUDA_MAX_GPUS];
@@ -346,7 +346,7 @@ static void add_switches(uct_cuda_wiring_t *wiring, int least, int level,
     }
 }
 
-void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring)
+void uct_cuda_wiring_read_nvml_switches(uct_cuda_wiring_t *wiring)
 {
     const uct_cuda_nvml_t *nvml = uct_cuda_nvml_get();
     double start                = uct_cuda_wiring_now();

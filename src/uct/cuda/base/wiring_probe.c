@@ -77,7 +77,7 @@ ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details)
     (void)uct_cuda_driver_get();
     now                       = uct_cuda_wiring_now();
     wiring->times.driver_load = now - start;
-    status                    = uct_cuda_wiring_ask_driver(wiring, details);
+    status                    = uct_cuda_wiring_read_driver(wiring, details);
     if (status != UCS_OK) {
         return status;
     }
@@ -85,16 +85,16 @@ ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details)
     wiring->times.driver = uct_cuda_wiring_now() - now;
 
     start = uct_cuda_wiring_now();
-    uct_cuda_wiring_ask_host(wiring);
+    uct_cuda_wiring_read_host(wiring);
     wiring->times.host = uct_cuda_wiring_now() - start;
 
     /* a single GPU has no other paths: do not load NVML */
     if ((wiring->num_gpus > 1) || details) {
-        uct_cuda_wiring_ask_nvml(wiring, details);
+        uct_cuda_wiring_read_nvml(wiring, details);
     }
 
     if (!wiring->has_pci && wiring->has_nvml) {
-        uct_cuda_wiring_ask_nvml_switches(wiring);
+        uct_cuda_wiring_read_nvml_switches(wiring);
     }
 
     say_what_is_missing(wiring);

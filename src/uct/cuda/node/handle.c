@@ -430,8 +430,8 @@ static int fetch_server(const uct_cuda_node_invalidation_view_t *view,
     return server;
 }
 
-static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
-                           const uct_cuda_node_handle_t *handle, int pidfd)
+static int fetch_by_request(const uct_cuda_node_invalidation_view_t *view,
+                            const uct_cuda_node_handle_t *handle, int pidfd)
 {
     int server, fd = -1;
     uint64_t inode;
@@ -457,7 +457,7 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
 
     fd = fetch_shown(view, handle, pidfd);
     if (fd < 0) {
-        fd = fetch_by_asking(view, handle, pidfd);
+        fd = fetch_by_request(view, handle, pidfd);
     }
     uct_cuda_node_invalidation_view_put(view);
     return fd;

@@ -164,17 +164,17 @@ bool uct_cuda_node_unmap_is_due(void)
            UCT_CUDA_NODE_UNMAP_KEPT / MAX_PARTS;
 }
 
-void uct_cuda_node_unmap_due(bool may_ask)
+void uct_cuda_node_unmap_due(bool may_query)
 {
     if (!uct_cuda_node_unmap_is_due()) {
         return;
     }
 
-    while ((kept.size > part_of(may_ask ? UCT_CUDA_NODE_UNMAP_KEPT / 2 :
-                                          UCT_CUDA_NODE_UNMAP_KEPT)) &&
+    while ((kept.size > part_of(may_query ? UCT_CUDA_NODE_UNMAP_KEPT / 2 :
+                                            UCT_CUDA_NODE_UNMAP_KEPT)) &&
            ((kept.size > part_of(UCT_CUDA_NODE_UNMAP_MAX)) ||
             entry_is_idle(TAILQ_FIRST(&kept.list),
-                          may_ask ? ASK : REUSE))) {
+                          may_query ? ASK : REUSE))) {
         close_kept(TAILQ_FIRST(&kept.list));
     }
 }

@@ -45,14 +45,14 @@ bool uct_cuda_node_unmap_blocks(const uct_cuda_node_handle_t *handle,
 
 /**
  * Close the oldest kept mappings: above this process's share of
- * UCT_CUDA_NODE_UNMAP_KEPT (half of it with @a may_ask) while the GPU is idle;
- * above that of UCT_CUDA_NODE_UNMAP_MAX also if this blocks.
+ * UCT_CUDA_NODE_UNMAP_KEPT (half of it with @a may_query) while the GPU is
+ * idle; above that of UCT_CUDA_NODE_UNMAP_MAX also if this blocks.
  *
- * @param may_ask  The query may invalidate a capture, see
- *                 uct_cuda_ctx_is_idle(). Otherwise the last answer is used
- *                 while it is recent.
+ * @param may_query  The query may invalidate a capture, see
+ *                   uct_cuda_ctx_is_idle(). Otherwise the last answer is used
+ *                   while it is recent.
  */
-void uct_cuda_node_unmap_due(bool may_ask);
+void uct_cuda_node_unmap_due(bool may_query);
 
 /**
  * Close kept mappings above this process's share of UCT_CUDA_NODE_UNMAP_KEPT
