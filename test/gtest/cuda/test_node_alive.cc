@@ -89,6 +89,9 @@ TEST_F(NodeAlive, a_number_has_one_holder)
     EXPECT_TRUE(uct_cuda_node_alive_is_taken(other, 4));
     EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 4)) << "its own";
     EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 5));
+    EXPECT_TRUE(uct_cuda_node_alive_any_is_taken(mine, 0, 4));
+    EXPECT_FALSE(uct_cuda_node_alive_any_is_taken(mine, 0, 3));
+    EXPECT_FALSE(uct_cuda_node_alive_any_is_taken(mine, 4, 100));
 
     uct_cuda_node_alive_release(other, 3);
     EXPECT_FALSE(uct_cuda_node_alive_is_taken(mine, 3));

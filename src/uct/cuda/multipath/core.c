@@ -4,7 +4,6 @@
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/plan/min_sizes.h>
 
 #include <ucs/sys/math.h>
 
@@ -69,32 +68,49 @@ static void log_min_sizes(int kind, const uct_cuda_plan_min_sizes_t *sizes)
     }
 }
 
-void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
+/* Compute the smallest sizes of a kind of transfers. @a plan: for trials */
+static void find_min_sizes(const uct_cuda_mp_core_t *core, int kind,
+                           const uct_cuda_topo_t *topo,
+                           const uct_cuda_plan_load_t *load,
+                           uct_cuda_plan_t *plan,
+                           uct_cuda_plan_min_sizes_t *sizes)
 {
     uct_cuda_plan_knowledge_t know;
-    uct_cuda_plan_min_sizes_t sizes;
-    size_t least;
 
-    uct_cuda_mp_core_planner_input(core, kind, &core->load, &know);
-    uct_cuda_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
-                            &core->plan, &sizes);
-    core->kinds[kind].relays_min_size = sizes.by_relays;
-    __atomic_store_n(&core->kinds[kind].alone_min_size, sizes.alone,
+    uct_cuda_mp_core_planner_input(core, kind, load, &know);
+    know.topo = topo;
+    uct_cuda_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST, plan, sizes);
+}
+
+static void set_min_sizes(uct_cuda_mp_core_t *core, int kind,
+                          const uct_cuda_plan_min_sizes_t *sizes)
+{
+    const size_t least = ucs_min(sizes->alone, sizes->behind);
+
+    core->kinds[kind].relays_min_size = sizes->by_relays;
+    __atomic_store_n(&core->kinds[kind].alone_min_size, sizes->alone,
                      __ATOMIC_RELAXED);
     __atomic_store_n((kind == UCT_CUDA_MP_KIND_HOST) ?
                              &core->super.host_behind_min_size :
                              &core->super.behind_min_size,
-                     sizes.behind, __ATOMIC_RELAXED);
-    least = ucs_min(sizes.alone, sizes.behind);
+                     sizes->behind, __ATOMIC_RELAXED);
     if ((least == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
         uct_cuda_info("several paths gain nothing between the %d GPUs of this "
                       "process; using one path",
                       core->topo->num_gpus);
     } else if (least != SIZE_MAX) {
-        log_min_sizes(kind, &sizes);
+        log_min_sizes(kind, sizes);
     }
 
     uct_cuda_mp_core_set_min_size(core, kind, least);
+}
+
+void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
+{
+    uct_cuda_plan_min_sizes_t sizes;
+
+    find_min_sizes(core, kind, core->topo, &core->load, &core->plan, &sizes);
+    set_min_sizes(core, kind, &sizes);
 }
 
 /* Return whether transfers use one path while a thread probes the node */
@@ -124,9 +140,33 @@ static void read_tuning(uct_cuda_mp_core_t *core, const uct_cuda_topo_t *topo)
     }
 }
 
+/* Probe the node, in a thread or at the first transfer: what takes long. Other
+ * members than `tuning` and `probed` are not changed. */
+static void probe(void *arg)
+{
+    uct_cuda_mp_core_t *core     = arg;
+    uct_cuda_mp_probed_t *probed = &core->probed;
+    uct_cuda_plan_load_t load;
+    int kind;
+
+    probed->is_ready = true;
+    probed->topo     = uct_cuda_topo_get();
+    if (probed->topo == NULL) {
+        return;
+    }
+
+    read_tuning(core, probed->topo);
+    /* find out whether there is a ledger, which decides on the paths allowed */
+    uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),
+                             uct_cuda_end_gpu(0), &load);
+    for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
+        find_min_sizes(core, kind, probed->topo, &load, &probed->plan,
+                       &probed->sizes[kind]);
+    }
+}
+
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
 {
-    const uct_cuda_topo_t *topo;
     int kind;
 
     if (core->is_learned) {
@@ -134,26 +174,22 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
     }
 
     if (is_probed_meanwhile(&core->config) &&
-        !uct_cuda_run_background_knows_node(core->background)) {
+        !uct_cuda_run_background_knows_node(core->background, probe, core)) {
         return false;
     }
 
-    core->is_learned = true;
-    topo             = uct_cuda_topo_get();
-    if (topo == NULL) {
-        for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
-            uct_cuda_mp_core_set_min_size(core, kind, SIZE_MAX);
-        }
-        return true;
+    if (!core->probed.is_ready) {
+        probe(core);
     }
 
-    read_tuning(core, topo);
-    core->topo = topo;
-    /* find out whether there is a ledger, which decides on the paths allowed */
-    uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),
-                             uct_cuda_end_gpu(0), &core->load);
+    core->is_learned = true;
+    core->topo       = core->probed.topo;
     for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
-        uct_cuda_mp_core_update_min_size(core, kind);
+        if (core->topo == NULL) {
+            uct_cuda_mp_core_set_min_size(core, kind, SIZE_MAX);
+        } else {
+            set_min_sizes(core, kind, &core->probed.sizes[kind]);
+        }
     }
 
     return true;

@@ -17,6 +17,7 @@
 
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/plan/min_sizes.h>
 #include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/run/background.h>
 #include <uct/cuda/run/completion.h>
@@ -72,6 +73,16 @@ typedef struct {
 } uct_cuda_mp_kind_t;
 
 
+/** What the probe of the node has found. Written by the thread that probes,
+ *  read after its end. */
+typedef struct {
+    bool                      is_ready;
+    const uct_cuda_topo_t     *topo; /**< NULL: unknown */
+    uct_cuda_plan_min_sizes_t sizes[UCT_CUDA_MP_NUM_KINDS];
+    uct_cuda_plan_t           plan; /**< For trials */
+} uct_cuda_mp_probed_t;
+
+
 typedef struct {
     uct_cuda_mp_engine_t     super;
     /** For all members below; order: base/thread.h */
@@ -95,7 +106,8 @@ typedef struct {
     uint64_t                full_ns;    /**< Pause, ns; doubled by a failure */
     uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
     bool                    was_alone; /**< The previous transfer was alone */
-    uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */
+    uct_cuda_mp_probed_t    probed;
+    uct_cuda_plan_tuning_t  *tuning; /**< Of the probe, or NULL */
     /** Traffic met by the transfer being started */
     uct_cuda_plan_load_t    load;
     uct_cuda_plan_t         plan; /**< Of that transfer, or of its piece */

@@ -102,14 +102,14 @@ bool uct_cuda_node_alive_is_owner(const uct_cuda_node_alive_t *alive)
     return alive->file.fd >= 0;
 }
 
-/* Run a lock command. @return true: success; a query leaves its answer in the
- * lock */
-static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
-                      int command, struct flock *lock)
+/* Run a lock command for a range of numbers. @return true: success; a query
+ * leaves its answer in the lock */
+static bool lock_bytes(const uct_cuda_node_alive_t *alive, unsigned first,
+                       unsigned count, int command, struct flock *lock)
 {
     lock->l_whence = SEEK_SET;
-    lock->l_start  = (off_t)number;
-    lock->l_len    = 1;
+    lock->l_start  = (off_t)first;
+    lock->l_len    = (off_t)count;
     lock->l_pid    = 0;
     return uct_cuda_file_is_valid(&alive->file) &&
            (UCT_CUDA_RETRY(fcntl(alive->file.fd, command, lock)) == 0);
@@ -119,28 +119,34 @@ bool uct_cuda_node_alive_hold(uct_cuda_node_alive_t *alive, unsigned number)
 {
     struct flock lock = {.l_type = F_WRLCK};
 
-    return lock_byte(alive, number, F_OFD_SETLK, &lock);
+    return lock_bytes(alive, number, 1, F_OFD_SETLK, &lock);
 }
 
 bool uct_cuda_node_alive_wait(uct_cuda_node_alive_t *alive, unsigned number)
 {
     struct flock lock = {.l_type = F_WRLCK};
 
-    return lock_byte(alive, number, F_OFD_SETLKW, &lock);
+    return lock_bytes(alive, number, 1, F_OFD_SETLKW, &lock);
 }
 
 void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number)
 {
     struct flock lock = {.l_type = F_UNLCK};
 
-    (void)lock_byte(alive, number, F_OFD_SETLK, &lock);
+    (void)lock_bytes(alive, number, 1, F_OFD_SETLK, &lock);
+}
+
+bool uct_cuda_node_alive_any_is_taken(const uct_cuda_node_alive_t *alive,
+                                      unsigned first, unsigned count)
+{
+    struct flock lock = {.l_type = F_WRLCK};
+
+    return !lock_bytes(alive, first, count, F_OFD_GETLK, &lock) ||
+           (lock.l_type != F_UNLCK);
 }
 
 bool uct_cuda_node_alive_is_taken(const uct_cuda_node_alive_t *alive,
                                   unsigned number)
 {
-    struct flock lock = {.l_type = F_WRLCK};
-
-    return !lock_byte(alive, number, F_OFD_GETLK, &lock) ||
-           (lock.l_type != F_UNLCK);
+    return uct_cuda_node_alive_any_is_taken(alive, number, 1);
 }

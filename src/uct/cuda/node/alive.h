@@ -64,6 +64,11 @@ void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number);
 bool uct_cuda_node_alive_is_taken(const uct_cuda_node_alive_t *alive,
                                   unsigned number);
 
+/** The same of any of @a count numbers from @a first on; also one system
+ *  call. */
+bool uct_cuda_node_alive_any_is_taken(const uct_cuda_node_alive_t *alive,
+                                      unsigned first, unsigned count);
+
 
 END_C_DECLS
 

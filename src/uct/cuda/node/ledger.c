@@ -332,19 +332,6 @@ static ledger_segment_t *segment_make(const uct_cuda_node_ledger_t *ledger)
     return table;
 }
 
-/* Return whether any process holds a number in the file */
-static bool is_used(const uct_cuda_node_alive_t *alive)
-{
-    unsigned i;
-
-    for (i = 0; (i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS) &&
-                !uct_cuda_node_alive_is_taken(alive, i);
-         ++i) {
-    }
-
-    return i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS;
-}
-
 /* Attach the segment named in the file, or a new one if there is none. A file
  * truncated while processes use their segment gets a new one only when they
  * have left (UCS_ERR_UNSUPPORTED before): it would show their links as idle. */
@@ -367,7 +354,8 @@ static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
         return UCS_OK;
     }
 
-    if (is_used(ledger->alive)) {
+    if (uct_cuda_node_alive_any_is_taken(ledger->alive, 0,
+                                         UCT_CUDA_NODE_LEDGER_MAX_SLOTS)) {
         return UCS_ERR_UNSUPPORTED;
     }
 

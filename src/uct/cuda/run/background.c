@@ -48,6 +48,8 @@ typedef struct job job_t;
 
 struct job {
     void                   (*make)(job_t *job);
+    void                   (*probe)(void *arg); /* Of the node */
+    void                   *arg;
     job_state_t            state;
     bool                   has_thread; /* Under the lock of all */
     pthread_t              thread;
@@ -102,7 +104,7 @@ static void job_set_state(job_t *job, job_state_t state)
 
 static void make_node(job_t *job)
 {
-    (void)uct_cuda_topo_get();
+    job->probe(job->arg);
 }
 
 /* Allocate a job's staging memory, if it has any. Missing memory is no failure:
@@ -297,11 +299,14 @@ void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init)
 
 /* ------------------------------------------------------------------ checks */
 
-bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init)
+bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init,
+                                        void (*probe)(void *arg), void *arg)
 {
     job_t *job = &init->jobs[JOB_OF_NODE];
 
     if ((job_state(job) == JOB_IDLE) && !uct_cuda_topo_is_known()) {
+        job->probe = probe;
+        job->arg   = arg;
         (void)job_begin(job, make_node);
     }
 

@@ -36,10 +36,16 @@ ucs_status_t uct_cuda_run_background_create(uct_cuda_run_rsc_t *rsc,
 void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init);
 
 
-/** Return whether a caller may use the node's topology now: it is probed, or
- *  no thread can probe it and the caller does. False: the probe runs; this
- *  call starts it if needed. */
-bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init);
+/**
+ * Return whether a caller may use the node's topology now: it is probed, or
+ * no thread can probe it and the caller does. False: the probe runs; this call
+ * starts it if needed.
+ *
+ * @param probe, arg  What the thread calls. The caller uses its results only
+ *                    after this function has returned true.
+ */
+bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init,
+                                        void (*probe)(void *arg), void *arg);
 
 
 /**
