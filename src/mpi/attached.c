@@ -46,15 +46,32 @@ static attached_t *attached_take(const void *memory)
     return attached;
 }
 
-#define DEFINE(_attach, _detach, _size_t) \
-    UCX_MP_MPI_DEFINE(_attach, (buffer, size), void *buffer, _size_t size) \
+/* Return the error of a call of MPI 4.1 that an older MPI lacks */
+static int lacks(const char *name)
+{
+    return ucx_mp_mpi_raise(ucx_mp_mpi_pmpi.comm_world, MPI_ERR_OTHER,
+                            "%s: this MPI lacks it", name);
+}
+
+#define JUST(...) __VA_ARGS__
+
+/* Define both calls. `_of`, `_of_decl`: arguments before the buffer, each with
+   a comma, in parentheses. */
+#define DEFINE(_attach, _detach, _size_t, _of, _of_decl) \
+    UCX_MP_MPI_DEFINE(_attach, (JUST _of buffer, size), \
+                      JUST _of_decl void *buffer, _size_t size) \
     { \
         attached_t *attached; \
         int rc; \
         \
+        ucx_mp_mpi_pmpi_find_calls(); \
+        if (ucx_mp_mpi_pmpi._attach == NULL) { \
+            return lacks("MPI_" #_attach); \
+        } \
+        \
         if (ucx_mp_mpi_passes_through() || (size < 0) || \
             !ucx_mp_mpi_pointers_are_gpu(buffer, buffer)) { \
-            return ucx_mp_mpi_pmpi._attach(buffer, size); \
+            return ucx_mp_mpi_pmpi._attach(JUST _of buffer, size); \
         } \
         \
         attached = malloc(sizeof(*attached) + size); \
@@ -68,21 +85,25 @@ static attached_t *attached_take(const void *memory)
         \
         attached->original = buffer; \
         attached_add(attached); \
-        rc = ucx_mp_mpi_pmpi._attach(attached->memory, size); \
+        rc = ucx_mp_mpi_pmpi._attach(JUST _of attached->memory, size); \
         if (rc != MPI_SUCCESS) { \
             free(attached_take(attached->memory)); \
         } \
         return rc; \
     } \
     \
-    UCX_MP_MPI_DEFINE(_detach, (buffer_p, size_p), void *buffer_p, \
-                      _size_t *size_p) \
+    UCX_MP_MPI_DEFINE(_detach, (JUST _of buffer_p, size_p), \
+                      JUST _of_decl void *buffer_p, _size_t *size_p) \
     { \
         attached_t *attached; \
         int rc; \
         \
         ucx_mp_mpi_pmpi_find_calls(); \
-        rc       = ucx_mp_mpi_pmpi._detach(buffer_p, size_p); \
+        if (ucx_mp_mpi_pmpi._detach == NULL) { \
+            return lacks("MPI_" #_detach); \
+        } \
+        \
+        rc       = ucx_mp_mpi_pmpi._detach(JUST _of buffer_p, size_p); \
         attached = (rc == MPI_SUCCESS) ? attached_take(*(void**)buffer_p) : \
                                          NULL; \
         if (attached != NULL) { \
@@ -92,7 +113,16 @@ static attached_t *attached_take(const void *memory)
         return rc; \
     }
 
-DEFINE(Buffer_attach, Buffer_detach, int)
+DEFINE(Buffer_attach, Buffer_detach, int, (), ())
 #if MPI_VERSION >= 4
-DEFINE(Buffer_attach_c, Buffer_detach_c, MPI_Count)
+DEFINE(Buffer_attach_c, Buffer_detach_c, MPI_Count, (), ())
+#ifndef OPEN_MPI
+DEFINE(Comm_attach_buffer, Comm_detach_buffer, int, (comm, ), (MPI_Comm comm, ))
+DEFINE(Comm_attach_buffer_c, Comm_detach_buffer_c, MPI_Count, (comm, ),
+       (MPI_Comm comm, ))
+DEFINE(Session_attach_buffer, Session_detach_buffer, int, (session, ),
+       (MPI_Session session, ))
+DEFINE(Session_attach_buffer_c, Session_detach_buffer_c, MPI_Count, (session, ),
+       (MPI_Session session, ))
+#endif
 #endif

@@ -38,6 +38,7 @@ KINDS = {
     'result': ('int *',) * 2,
     'status': ('MPI_Status *',) * 2,
     'message': ('MPI_Message *',) * 2,
+    'session': ('MPI_Session ',) * 2,
     'win': ('MPI_Win ',) * 2,
     'windows': ('MPI_Win *',) * 2,
     'file': ('MPI_File ',) * 2,
@@ -206,6 +207,15 @@ ASKING = {
         ('all', 'result flag, status statuses'),
         ('any', 'result index, result flag, status status'),
         ('some', 'result done, result indices, status statuses'))
+}
+
+# Calls of MPI 4.1 that attach memory for MPI_Bsend(), wrapped in attached.c;
+# Open MPI 5 lacks them
+ATTACHED = {
+    '%s_%s_buffer' % (of, what): '%s %s, out buffer, %s size' % (
+        of.lower(), of.lower(), kind)
+    for of in ('Comm', 'Session')
+    for what, kind in (('attach', 'n'), ('detach', 'position'))
 }
 
 # Calls with wrappers in C, and those of them with an MPI_..._c form, too
@@ -603,15 +613,23 @@ def write_lists(third, fourth):
     print('#ifndef OPEN_MPI')
     for name, arguments in ASKING.items():
         Call(name, arguments).declare()
+    print('#if MPI_VERSION >= 4')
+    for name, arguments in ATTACHED.items():
+        Call(name, arguments).declare()
+        Call(name, arguments).declare(True)
+    write_list('UCX_MP_MPI_ATTACHED',
+               [name + end for name in ATTACHED for end in ('', '_c')])
+    print('#else\n#define UCX_MP_MPI_ATTACHED(_)\n#endif\n')
     write_list('UCX_MP_MPI_ASKING', ASKING)
     write_list('UCX_MP_MPI_OF_MPICH',
                ['Comm_create_errhandler', 'Improbe', 'Mprobe',
                 'Win_create_errhandler'])
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
+          '#define UCX_MP_MPI_ATTACHED(_)\n'
           '#define UCX_MP_MPI_OF_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_WRAPPED(_) \\\n'
           '    UCX_MP_MPI_SMALL(_) UCX_MP_MPI_LARGE(_) UCX_MP_MPI_ASKING(_) \\\n'
-          '    UCX_MP_MPI_OF_MPICH(_)')
+          '    UCX_MP_MPI_ATTACHED(_) UCX_MP_MPI_OF_MPICH(_)')
 
 
 def write_wrappers(third, fourth):
@@ -631,7 +649,8 @@ def write_map(fourth):
     for prefix in ('', 'P'):
         # a pattern without a match is allowed
         print('        %sMPI_*_c;' % prefix)
-        for name in [call.name for call in fourth] + [*ASKING]:
+        for name in [call.name for call in fourth] + [*ASKING,
+                                                      *ATTACHED]:
             print('        %sMPI_%s*;' % (prefix, name))
     print('};')
 

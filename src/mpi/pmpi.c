@@ -130,6 +130,7 @@ static void real_find(void)
         real->_name = NULL; \
     }
     UCX_MP_MPI_ASKING(FIND_ASKING)
+    UCX_MP_MPI_ATTACHED(FIND_ASKING)
 
 #define FIND_TOOL(_name) \
     ucx_mp_mpi_tools._name = (__typeof__(real->_name))tools_symbol( \

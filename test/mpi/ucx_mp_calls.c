@@ -487,6 +487,30 @@ static void send_buffered(void *space, int space_size)
     }
 }
 
+#ifdef MPI_BUFFER_AUTOMATIC /* MPI 4.1 */
+/* Send by way of memory that only this communicator uses. */
+static void send_buffered_world(void *space, int space_size)
+{
+    void *detached = NULL;
+    int size       = 0, rc;
+
+    rc = MPI_Comm_attach_buffer(MPI_COMM_WORLD, space, space_size);
+    if (rc != MPI_SUCCESS) {
+        wrong("MPI_Comm_attach_buffer", "memory is refused");
+        return;
+    }
+
+    fill(gpu, 11);
+    rc = MPI_Bsend(gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD);
+    fill(gpu, 12);
+    received("MPI_Bsend after MPI_Comm_attach_buffer", rc, 11);
+    MPI_Comm_detach_buffer(MPI_COMM_WORLD, &detached, &size);
+    if ((detached != space) || (size != space_size)) {
+        wrong("MPI_Comm_detach_buffer", "other memory than attached");
+    }
+}
+#endif
+
 static void try_buffered(void)
 {
     static char space[4 * sizeof(host) + 4 * MPI_BSEND_OVERHEAD];
@@ -494,6 +518,9 @@ static void try_buffered(void)
 
     send_buffered(space, sizeof(space));
     send_buffered(gpu_space, sizeof(space));
+#ifdef MPI_BUFFER_AUTOMATIC
+    send_buffered_world(gpu_space, sizeof(space));
+#endif
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_space);
 }
 

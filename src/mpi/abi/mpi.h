@@ -40,6 +40,7 @@ typedef struct ucx_mp_abi_info       *MPI_Info;
 typedef struct ucx_mp_abi_message    *MPI_Message;
 typedef struct ucx_mp_abi_op         *MPI_Op;
 typedef struct ucx_mp_abi_request    *MPI_Request;
+typedef struct ucx_mp_abi_session    *MPI_Session;
 typedef struct ucx_mp_abi_win        *MPI_Win;
 
 /* operations: 0x20 */
