@@ -8,6 +8,7 @@
  */
 #include "ptx_code.h"
 
+#include <fenv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -744,7 +745,12 @@ cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
     cuemu_ptx_status_t status = CUEMU_PTX_NO_MEMORY;
     uint64_t i;
     int failed = (blocks == NULL);
+    fenv_t env;
 
+    /* A GPU knows neither the program's rounding mode, nor its exceptions, nor
+       whether its processor flushes subnormal numbers */
+    fegetenv(&env);
+    fesetenv(FE_DFL_ENV);
     snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
     for (i = 0; (i < num) && !failed; ++i) {
         failed = (ptx_init(&blocks[i], kernel, launch, count) != 0);
@@ -772,5 +778,6 @@ cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
         free(blocks[i].memory);
     }
     free(blocks);
+    fesetenv(&env);
     return status;
 }

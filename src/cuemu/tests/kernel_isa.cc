@@ -336,6 +336,23 @@ TEST_F(kernel_isa, directed_rounding)
     });
 }
 
+TEST_F(kernel_isa, the_programs_rounding_and_exceptions_are_not_the_gpus)
+{
+    run(1, [&](int) {
+        fesetround(FE_UPWARD);
+        feclearexcept(FE_ALL_EXCEPT);
+        const std::vector<uint32_t> out = results(module(
+                "add.f32 %f1, 0f3f800000, 0f00800000;\n" /* 1 + 2^-126 */
+                "div.rn.f32 %f2, 0f3f800000, 0f00000000;\n"
+                "setp.eq.u32 %p1, %t, 0; selp.f32 %f3, %f1, %f2, %p1;\n"
+                "st.global.f32 [%out], %f3;"), 2);
+        EXPECT_EQ(0x3f800000u, out[0]);
+        EXPECT_EQ(0x7f800000u, out[1]);
+        EXPECT_EQ(0, fetestexcept(FE_DIVBYZERO));
+        EXPECT_EQ(FE_UPWARD, fegetround());
+    });
+}
+
 TEST_F(kernel_isa, parts_of_words)
 {
     run(1, [&](int) {
