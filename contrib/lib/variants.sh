@@ -85,6 +85,17 @@ variant() {
     done
 }
 
+# module_objects VARIANT CFLAGS PATTERN: compile the module's objects whose names match
+# with these flags, before all others
+module_objects() {
+    local folder=$ucx_mp_build/$1/src objects
+    objects=$(make -C "$folder" -s --no-print-directory \
+        --eval='names: ; @echo $(am_libuct_cuda_objects_la_OBJECTS)' names) || return
+    # shellcheck disable=SC2046
+    make -C "$folder" -j"$ucx_mp_make_jobs" --no-print-directory \
+        CFLAGS="$2" $(tr ' ' '\n' <<< "$objects" | grep -E "$3")
+}
+
 # dist_archive VERSION FOLDER: make ucx-mp-VERSION.tar.gz there, by "make dist"
 dist_archive() {
     main_variant src &&

@@ -118,7 +118,7 @@ unit_tests() {
 sanitized_flags="$unit_flags -fno-sanitize=undefined"
 sanitized_plain='^uct/(abi|cuda/(base|copy|cuda_cma|cuda_copy|cuda_ipc|collective))/'
 sanitized_build() {
-    local compilers=(CC=gcc CXX=g++) flags='' folder=$ucx_mp_build/sanitized objects
+    local compilers=(CC=gcc CXX=g++) flags=''
     ! have clang || {
         compilers=(CC=clang CXX=clang++)
         flags=-fsanitize=fuzzer-no-link
@@ -126,11 +126,7 @@ sanitized_build() {
     variant sanitized -- --enable-werror --enable-debug --enable-asan \
         --enable-ubsan "${compilers[@]}" CFLAGS="-g1 -O1 $flags" \
         CXXFLAGS="$sanitized_flags" LDFLAGS=-fsanitize=address,undefined || return
-    objects=$(make -C "$folder/src" -s --no-print-directory \
-        --eval='names: ; @echo $(am_libuct_cuda_objects_la_OBJECTS)' names) || return
-    # shellcheck disable=SC2046
-    make -C "$folder/src" -j"$ucx_mp_make_jobs" --no-print-directory \
-        CFLAGS="-g1 -O0 $flags" $(tr ' ' '\n' <<< "$objects" | grep -E "$sanitized_plain")
+    module_objects sanitized "-g1 -O0 $flags" "$sanitized_plain"
 }
 
 # unit_sanitized [LESS]: run the tests within one process, without those in this
