@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write docs/results/h100-x2.md from h100-x2.json: h100_page.py JSON PAGE."""
+"""Write a page of figures from fresh starts: starts_page.py NAME.json NAME.md.
+
+docs/results/h100-x2 and h200-x2-starts are such pages."""
 
 import json
+import os
 import statistics
 import sys
 
@@ -64,29 +67,31 @@ def freed(data):
 
 
 def solver(data):
-    yield '| row | stock | ours | ratio |'
-    yield '|---|---|---|---|'
-    for size in dict.fromkeys(row['row'] for row in data['jacobi']):
-        times = {name: [row['us'] for row in data['jacobi'] if
-                        (row['variant'], row['row']) == (name, size)]
-                 for name in ('stock', 'ours')}
+    yield '| revision | row | stock | ours | ratio |'
+    yield '|---|---|---|---|---|'
+    for revision, size in dict.fromkeys((row.get('revision'), row['row'])
+                                        for row in data['jacobi']):
+        times = {name: [row['us'] for row in data['jacobi'] if (
+            row['variant'], row['row'], row.get('revision')) == (
+                name, size, revision)] for name in ('stock', 'ours')}
         stock, ours = (statistics.median(times[name])
                        for name in ('stock', 'ours'))
-        yield '| %d MiB | %s | %s | %.3f |' % (size, *(
+        yield '| %s | %d MiB | %s | %s | %.3f |' % (
+            revision or data['about']['revision'], size, *(
             '%.1f (%.1f..%.1f)' % (statistics.median(found), min(found),
                                    max(found)) for found in times.values()),
             stock / ours)
 
 
-def page(data):
+def page(data, source):
     about = data['about']
-    yield '# Two H100: messages from fresh starts, and memory that was freed'
+    yield '# ' + about['title']
     yield ''
     yield 'This page is for readers who want to know whether figures repeat ' \
         'from run to run. *Measured* on %s, revision %s, %s;' % (
             about['machine'], about['revision'], about['date'])
-    yield '`test/omb/h100_page.py` makes it from [the samples](h100-x2.json). ' \
-        'Stock is UCX 1.22\'s own CUDA module.'
+    yield '`test/omb/starts_page.py` makes it from [the samples](%s). ' \
+        'Stock is UCX 1.22\'s own CUDA module.' % source
     yield ''
     yield '## Messages'
     yield ''
@@ -100,11 +105,21 @@ def page(data):
     yield '## Solver'
     yield ''
     yield '[examples/jacobi](../../examples/jacobi/README.md), two ranks that ' \
-        'send to each other: four starts each in'
+        'send to each other: %s starts each in' % about['solver_starts']
     yield 'turns, us an iteration, stock\'s time over ours.'
     yield ''
     yield from solver(data)
     yield ''
+    if 'freed' in data:
+        yield from memory(data)
+    yield '## Commands'
+    yield ''
+    yield '```'
+    yield from about['commands']
+    yield '```'
+
+
+def memory(data):
     yield '## Memory'
     yield ''
     yield 'MiB in use on the owner\'s GPU, contexts of both processes ' \
@@ -115,17 +130,13 @@ def page(data):
     yield ''
     yield from freed(data)
     yield ''
-    yield '## Commands'
-    yield ''
-    yield '```'
-    yield from about['commands']
-    yield '```'
 
 
 def main(arguments):
     source, target = arguments
     with open(target, 'w') as file:
-        file.write('\n'.join(page(load(source))) + '\n')
+        file.write('\n'.join(page(load(source),
+                                  os.path.basename(source))) + '\n')
 
 
 if __name__ == '__main__':
