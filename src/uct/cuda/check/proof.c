@@ -60,7 +60,7 @@ ucs_status_t ucx_mp_proof_init(ucx_mp_proof_t *proof,
     proof->row        = (list->num_steps + 63) / 64;
     proof->before     = calloc(proof->row * list->num_steps + 1,
                                sizeof(*proof->before));
-    proof->max_terms  = 4 * UCX_MP_PROOF_INPUTS;
+    proof->max_terms  = 2 * UCX_MP_PROOF_INPUTS;
     proof->num_terms  = UCX_MP_PROOF_INPUTS;
     proof->terms      = calloc(proof->max_terms, sizeof(*proof->terms));
     proof->memories   = calloc(subject->num_memories,
