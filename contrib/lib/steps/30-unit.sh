@@ -116,6 +116,9 @@ unit_tests() {
 # executors and what fuzzers read are optimized, since tests run them for long. The rest
 # compiles in less than half of the time without.
 sanitized_flags="$unit_flags -fno-sanitize=undefined"
+# Planners and executors count nothing for fuzzers, but in what reads tuning tables
+sanitized_tables='^uct/cuda/plan/(tuning|model_constants)[.]'
+sanitized_unfuzzed='^uct/cuda/(multipath|plan|run)/'
 sanitized_plain='^uct/(abi|cuda/(base|copy|cuda_cma|cuda_copy|cuda_ipc|collective))/'
 sanitized_build() {
     local compilers=(CC=gcc CXX=g++) flags=''
@@ -126,7 +129,9 @@ sanitized_build() {
     variant sanitized -- --enable-werror --enable-debug --enable-asan \
         --enable-ubsan "${compilers[@]}" CFLAGS="-g1 -O1 $flags" \
         CXXFLAGS="$sanitized_flags" LDFLAGS=-fsanitize=address,undefined || return
-    module_objects sanitized "-g1 -O0 $flags" "$sanitized_plain"
+    module_objects sanitized "-g1 -O1 $flags" "$sanitized_tables" &&
+        module_objects sanitized "-g1 -O1" "$sanitized_unfuzzed" &&
+        module_objects sanitized "-g1 -O0 $flags" "$sanitized_plain"
 }
 
 # unit_sanitized [LESS]: run the tests within one process, without those in this
