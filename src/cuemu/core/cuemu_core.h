@@ -40,7 +40,7 @@ typedef int64_t cuemu_time_t;
 #define CUEMU_PS_PER_US    ((cuemu_time_t)1000000)
 #define CUEMU_PS_PER_SEC   ((cuemu_time_t)1000000000000)
 
-#define CUEMU_ERRBUF_SIZE  256
+#define CUEMU_ERRBUF_SIZE  320
 
 #define CUEMU_MAX_GPUS     16
 #define CUEMU_MAX_NUMA     8
