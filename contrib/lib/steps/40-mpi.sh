@@ -288,7 +288,7 @@ mpi_exchange_paths() {
     say "$1: prepared $prepared times, $split messages over two paths"
     grep -o 'host path [a-z0-9, ]*' "$log" | sed 's/[0-9]\+/N/' | sort | uniq -c
     # Threads of the module probe the node; messages do not wait for it
-    grep ' GPUs probed: ' "$log" | grep -q ' \[[^]]*:[1-9][0-9]* *\] ' ||
+    grep ' GPUs probed: ' "$log" | grep ' \[[^]]*:[1-9][0-9]* *\] ' > /dev/null ||
         { say "no thread probed the node"; return 1; }
     [ "$((prepared > 0))$((split > 10))" = "$2$2" ]
 }

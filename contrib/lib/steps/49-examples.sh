@@ -83,7 +83,7 @@ examples_refuse() {
         "$ucx_mp_top/examples/gradients/figure" --node nowhere || rc=1
     refuses 'mpi4py is wanted' env PYTHONPATH="$none" \
         python3 "$ucx_mp_top/examples/train/train" || rc=1
-    if ! ldconfig -p | grep -q 'libcuda\.so\.1'; then
+    if ! ldconfig -p | grep 'libcuda\.so\.1' > /dev/null; then
         refuses 'no CUDA driver' mpirun -n 2 "$examples/jacobi/jacobi" || rc=1
         refuses 'no GPU' mpirun -n 2 "$examples/gradients/gradients" || rc=1
     fi

@@ -111,7 +111,7 @@ debian_package() {
     dpkg-deb -x "$ucx_mp_build"/debian/*.deb "$unpacked" || return
     diff <(files_of "$ucx_mp_prefix") <(files_of "$unpacked/usr") ||
         { say "the package and make install differ"; return 1; }
-    dpkg-deb -I "$ucx_mp_build"/debian/*.deb prerm | grep -q py3clean ||
+    dpkg-deb -I "$ucx_mp_build"/debian/*.deb prerm | grep py3clean > /dev/null ||
         { say "what Python compiles stays when it is removed"; return 1; }
     pages_in "$unpacked/usr/share" ucx-cuda-multipath &&
         "$unpacked/usr/bin/ucx_mp_run" --doctor --emulate beluga
