@@ -210,7 +210,7 @@ mpi_self() {
     for scheme in put_zcopy get_zcopy; do
         UCX_RNDV_SCHEME=$scheme UCX_CUDA_IPC_MULTIPATH_HOST=y \
             mpi_self_at 140 "$mpi_run" --emulate beluga \
-            --slowdown 20 --multipath auto "$mpirun" -n 1 \
+            --slowdown 100 --multipath auto "$mpirun" -n 1 \
             "$programs/ucx_mp_self" || return
     done
     MP_TEST_ALLOCATOR=random passing_on '^ucx_mp_self: [1-9][0-9]* transfers, .* 0 wrong$' \
