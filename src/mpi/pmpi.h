@@ -131,7 +131,7 @@ extern __thread ucx_mp_mpi_handled_t ucx_mp_mpi_handled
 
 static inline void ucx_mp_mpi_handled_begin(void)
 {
-    ucx_mp_mpi_handled.seen = MPI_SUCCESS;
+    ucx_mp_mpi_handled.seen  = MPI_SUCCESS;
     ucx_mp_mpi_handled.taken = MPI_SUCCESS;
 }
 
@@ -144,7 +144,7 @@ static inline int ucx_mp_mpi_handled_end(int rc)
 
     /* an MPI_Op function may call the MPI within a call */
     ucx_mp_mpi_handled.taken = ucx_mp_mpi_handled.seen;
-    ucx_mp_mpi_handled.seen = MPI_SUCCESS;
+    ucx_mp_mpi_handled.seen  = MPI_SUCCESS;
     return ucx_mp_mpi_handled.taken;
 }
 

@@ -22,7 +22,7 @@
 /* Longest wait for an idle GPU. Falling back takes milliseconds, too. */
 #define WAIT_NS (2 * 1000 * 1000)
 
-/* Time after such a wait in vain in which others take UCT_CUDA_CTX_ANSWER_NS */
+/* Time after a wait in vain in which waits last UCT_CUDA_CTX_ANSWER_NS only */
 #define IN_VAIN_NS (100 * 1000 * 1000)
 
 

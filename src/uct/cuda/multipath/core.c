@@ -68,18 +68,16 @@ static void log_min_sizes(int kind, const uct_cuda_plan_min_sizes_t *sizes)
     }
 }
 
-/* Compute the smallest sizes of a kind of transfers. @a plan: for trials */
-static void find_min_sizes(const uct_cuda_mp_core_t *core, int kind,
-                           const uct_cuda_topo_t *topo,
-                           const uct_cuda_plan_load_t *load,
-                           uct_cuda_plan_t *plan,
+/* Compute the smallest sizes of a kind of transfers, with core->plan for
+ * trials */
+static void find_min_sizes(uct_cuda_mp_core_t *core, int kind,
                            uct_cuda_plan_min_sizes_t *sizes)
 {
     uct_cuda_plan_knowledge_t know;
 
-    uct_cuda_mp_core_planner_input(core, kind, load, &know);
-    know.topo = topo;
-    uct_cuda_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST, plan, sizes);
+    uct_cuda_mp_core_planner_input(core, kind, &core->load, &know);
+    uct_cuda_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST, &core->plan,
+                            sizes);
 }
 
 static void set_min_sizes(uct_cuda_mp_core_t *core, int kind,
@@ -109,7 +107,7 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
 {
     uct_cuda_plan_min_sizes_t sizes;
 
-    find_min_sizes(core, kind, core->topo, &core->load, &core->plan, &sizes);
+    find_min_sizes(core, kind, &sizes);
     set_min_sizes(core, kind, &sizes);
 }
 
@@ -123,13 +121,13 @@ static bool is_probed_meanwhile(const uct_cuda_plan_config_t *config)
 
 /* Read the tuning table. One that is ignored costs a sentence: a warning,
  * unless it is for GPUs of this node that are hidden from this process. */
-static void read_tuning(uct_cuda_mp_core_t *core, const uct_cuda_topo_t *topo)
+static void read_tuning(uct_cuda_mp_core_t *core)
 {
     ucs_status_t status;
     char error[512];
 
-    status = uct_cuda_plan_tuning_get(core->config.tuning_file, topo, error,
-                                      sizeof(error), &core->tuning);
+    status = uct_cuda_plan_tuning_get(core->config.tuning_file, core->topo,
+                                      error, sizeof(error), &core->tuning);
     if (status == UCS_ERR_NO_DEVICE) {
         uct_cuda_info("the tuning table is not used: %s", error);
     } else if (status != UCS_OK) {
@@ -140,28 +138,25 @@ static void read_tuning(uct_cuda_mp_core_t *core, const uct_cuda_topo_t *topo)
     }
 }
 
-/* Probe the node, in a thread or at the first transfer: what takes long. Other
- * members than `tuning` and `probed` are not changed. */
+/* Probe the node, in a thread or at the first transfer: what takes long.
+ * Transfers use none of the members set here before is_learned. */
 static void probe(void *arg)
 {
-    uct_cuda_mp_core_t *core     = arg;
-    uct_cuda_mp_probed_t *probed = &core->probed;
-    uct_cuda_plan_load_t load;
+    uct_cuda_mp_core_t *core = arg;
     int kind;
 
-    probed->is_ready = true;
-    probed->topo     = uct_cuda_topo_get();
-    if (probed->topo == NULL) {
+    core->is_probed = true;
+    core->topo      = uct_cuda_topo_get();
+    if (core->topo == NULL) {
         return;
     }
 
-    read_tuning(core, probed->topo);
+    read_tuning(core);
     /* find out whether there is a ledger, which decides on the paths allowed */
     uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),
-                             uct_cuda_end_gpu(0), &load);
+                             uct_cuda_end_gpu(0), &core->load);
     for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
-        find_min_sizes(core, kind, probed->topo, &load, &probed->plan,
-                       &probed->sizes[kind]);
+        find_min_sizes(core, kind, &core->probed_sizes[kind]);
     }
 }
 
@@ -178,17 +173,16 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
         return false;
     }
 
-    if (!core->probed.is_ready) {
+    if (!core->is_probed) {
         probe(core);
     }
 
     core->is_learned = true;
-    core->topo       = core->probed.topo;
     for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {
         if (core->topo == NULL) {
             uct_cuda_mp_core_set_min_size(core, kind, SIZE_MAX);
         } else {
-            set_min_sizes(core, kind, &core->probed.sizes[kind]);
+            set_min_sizes(core, kind, &core->probed_sizes[kind]);
         }
     }
 

@@ -73,16 +73,6 @@ typedef struct {
 } uct_cuda_mp_kind_t;
 
 
-/** What the probe of the node has found. Written by the thread that probes,
- *  read after its end. */
-typedef struct {
-    bool                      is_ready;
-    const uct_cuda_topo_t     *topo; /**< NULL: unknown */
-    uct_cuda_plan_min_sizes_t sizes[UCT_CUDA_MP_NUM_KINDS];
-    uct_cuda_plan_t           plan; /**< For trials */
-} uct_cuda_mp_probed_t;
-
-
 typedef struct {
     uct_cuda_mp_engine_t     super;
     /** For all members below; order: base/thread.h */
@@ -98,7 +88,9 @@ typedef struct {
     LIST_HEAD(, uct_cuda_mp_transfer) free;
     LIST_HEAD(, uct_cuda_mp_transfer) active; /**< Started, not yet released */
     const uct_cuda_topo_t   *topo;   /**< NULL: unknown */
-    bool                    is_learned;
+    bool                    is_probed; /**< Set by the thread that probes */
+    bool                    is_learned; /**< Its results are in use */
+    uct_cuda_plan_min_sizes_t probed_sizes[UCT_CUDA_MP_NUM_KINDS];
     bool                    is_hidden_logged;
     uint32_t                absent; /**< Mask of relays that failed */
     uint32_t                full;       /**< Mask of relays out of memory */
@@ -106,8 +98,7 @@ typedef struct {
     uint64_t                full_ns;    /**< Pause, ns; doubled by a failure */
     uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
     bool                    was_alone; /**< The previous transfer was alone */
-    uct_cuda_mp_probed_t    probed;
-    uct_cuda_plan_tuning_t  *tuning; /**< Of the probe, or NULL */
+    uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */
     /** Traffic met by the transfer being started */
     uct_cuda_plan_load_t    load;
     uct_cuda_plan_t         plan; /**< Of that transfer, or of its piece */

@@ -98,8 +98,8 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
 }
 
 /* Return whether a context is idle; true if it is gone. A negative answer is
- * reused for REPEAT_NS unless the caller may wait for longer: the query takes
- * up to 0.1 ms with the lock held. */
+ * reused for REPEAT_NS unless the caller may wait for longer: a query takes up
+ * to 0.1 ms, a wait up to 2 ms, with the lock held. */
 static bool is_idle(CUcontext context, unsigned long long id, query_t query)
 {
     static uint64_t in_vain; /* time of the last WAIT in vain, ns */

@@ -77,16 +77,16 @@ bool uct_cuda_node_unmap_is_due(void);
  * driver puts small allocations into blocks, and opens no handle of a block
  * while another is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100).
  *
- * @param may_block  Close them also if this blocks. Otherwise keep those that
- *                   uct_cuda_node_unmap_blocks() names.
+ * @param may_block  Close them also if this blocks. Otherwise keep those for
+ *                   which uct_cuda_node_unmap_blocks() is true.
  * @return false: some stay, as the GPU is busy.
  */
 bool uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle,
                                   CUdevice device, bool may_block);
 
 /**
- * Close a device's kept mappings, except those that
- * uct_cuda_node_unmap_blocks() names.
+ * Close a device's kept mappings, except those for which
+ * uct_cuda_node_unmap_blocks() is true.
  *
  * @param is_busy_p  Set to true if some stay, as the GPU is busy.
  * @return Number of mappings closed.
