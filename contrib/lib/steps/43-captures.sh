@@ -15,7 +15,7 @@ captures() {
     shift
     passing_on \
         '^ucx_mp_capture: all ranks: [1-9][0-9]* captures, 0 broken, .* 0 lost, 0 wrong' \
-        env "${settings[@]}" "$mpi_run" --quiet --collectives y \
+        env CUEMU_CAPTURE_SAY=1 "${settings[@]}" "$mpi_run" --quiet --collectives y \
         --emulate "$node" "$mpirun" -n 2 "$programs/ucx_mp_capture" \
         --rounds 1 --idle 0.5 --limit 20 "$@"
 }

@@ -30,7 +30,7 @@ static const struct {
      */
     {"cuCtxSynchronize", CUEMU_CAPTURE_BREAKS},
     {"cuCtxSetFlags", CUEMU_CAPTURE_BREAKS},
-    {"cuCtxRecordEvent", CUEMU_CAPTURE_BREAKS},
+    {"cuCtxRecordEvent", CUEMU_CAPTURE_SAFE}, /* in its context */
     {"cuCtxPushCurrent", CUEMU_CAPTURE_SAFE},
     {"cuDevicePrimaryCtxRelease", CUEMU_CAPTURE_SAFE},
     {"cuDevicePrimaryCtxRetain", CUEMU_CAPTURE_SAFE},
@@ -294,15 +294,16 @@ static void cuemu_capture_end(cuemu_capture_t *capture)
     __atomic_sub_fetch(&cuemu_num_captures, 1, __ATOMIC_RELEASE);
 }
 
-static int cuemu_capture_has_blocking(const cuemu_capture_t *capture,
-                                      const cuemu_context_t *ctx)
+/* Return whether a stream of the context without any of these flags is under
+   this capture. */
+static int cuemu_capture_has_stream(const cuemu_capture_t *capture,
+                                    const cuemu_context_t *ctx, unsigned flags)
 {
     const cuemu_stream_t *stream;
 
     for (stream = capture->streams; stream != NULL;
          stream = stream->next_captured) {
-        if ((stream->ctx == ctx) &&
-            !(stream->flags & CU_STREAM_NON_BLOCKING)) {
+        if ((stream->ctx == ctx) && !(stream->flags & flags)) {
             return 1;
         }
     }
@@ -324,7 +325,8 @@ static CUresult cuemu_capture_check_legacy(const cuemu_stream_t *stream,
     }
 
     for (capture = cuemu_captures; capture != NULL; capture = capture->next) {
-        if (cuemu_capture_has_blocking(capture, stream->ctx)) {
+        if (cuemu_capture_has_stream(capture, stream->ctx,
+                                     CU_STREAM_NON_BLOCKING)) {
             result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
             if (breaks) {
                 cuemu_capture_break(capture, "use of the legacy stream");
@@ -373,6 +375,22 @@ CUresult cuemu_capture_refuse(cuemu_stream_t *stream)
     if ((result == CUDA_SUCCESS) && (stream->capture != NULL)) {
         cuemu_capture_break(stream->capture, "a call on a captured stream");
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    pthread_mutex_unlock(&cuemu_captures_lock);
+    return result;
+}
+
+CUresult cuemu_capture_refuse_context(const cuemu_context_t *ctx)
+{
+    CUresult result = CUDA_SUCCESS;
+    cuemu_capture_t *capture;
+
+    pthread_mutex_lock(&cuemu_captures_lock);
+    for (capture = cuemu_captures; capture != NULL; capture = capture->next) {
+        if (cuemu_capture_has_stream(capture, ctx, 0)) {
+            cuemu_capture_break(capture, "a call on its context");
+            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
     }
     pthread_mutex_unlock(&cuemu_captures_lock);
     return result;

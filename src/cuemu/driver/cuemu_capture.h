@@ -28,6 +28,10 @@ CUresult cuemu_capture_use(cuemu_stream_t *stream, int *is_captured_p);
    fails also if the stream is under capture, and invalidates that capture. */
 CUresult cuemu_capture_refuse(cuemu_stream_t *stream);
 
+/* Check work on all streams of a context (manual of cuCtxRecordEvent). If some
+   are under capture, invalidates these captures and returns UNSUPPORTED. */
+CUresult cuemu_capture_refuse_context(const cuemu_context_t *ctx);
+
 /* Find the stream behind a handle, and do as cuemu_capture_refuse(). */
 CUresult cuemu_stream_use(CUstream handle, cuemu_stream_t **stream_p);
 

@@ -350,8 +350,13 @@ CUEMU_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle),
         return result;
     }
 
-    return ((ctx == NULL) || (event->ctx != ctx)) ?
-           CUDA_ERROR_INVALID_HANDLE :
+    if ((ctx == NULL) || (event->ctx != ctx)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+
+    result = cuemu_capture_refuse_context(ctx);
+    return (result != CUDA_SUCCESS) ?
+           result :
            cuemu_event_record_context(
                    event, ctx,
                    cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD));

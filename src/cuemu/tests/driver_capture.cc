@@ -471,6 +471,28 @@ TEST_F(capture, calls_that_a_captured_stream_refuses)
     });
 }
 
+/* cuCtxRecordEvent() conflicts with captures in its context alone, in whatever
+   mode (the manual) */
+TEST_F(capture, a_record_in_a_context)
+{
+    run(1, [](int) {
+        CUcontext other = use(1);
+        CUevent e       = event();
+
+        CUcontext ctx = use(0);
+        CUstream s    = stream();
+        CUevent own   = event();
+
+        exchange(RELAXED, GLOBAL);
+        begin(s, RELAXED);
+        CU_OK(cuCtxRecordEvent(other, e));
+        EXPECT_EQ(CU_STREAM_CAPTURE_STATUS_ACTIVE, status(s));
+        EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                  cuCtxRecordEvent(ctx, own));
+        end(s, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "cuCtxRecordEvent");
+    });
+}
+
 /* The legacy stream waits for blocking streams, also in calls without a
    stream */
 TEST_F(capture, a_blocking_stream_and_the_legacy_one)

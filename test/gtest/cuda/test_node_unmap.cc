@@ -127,6 +127,24 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
     }
 }
 
+/* cuCtxRecordEvent would invalidate the capture */
+TEST_F(IpcUnmap, no_query_while_a_blocking_stream_is_captured)
+{
+    busy_elsewhere();
+    EXPECT_FALSE(uct_cuda_ctx_is_idle(0));
+    driver.table.cuStreamIsCapturing = [](CUstream stream,
+                                          CUstreamCaptureStatus*) {
+        return (stream == CU_STREAM_LEGACY) ?
+               CUDA_ERROR_STREAM_CAPTURE_IMPLICIT :
+               CUDA_SUCCESS;
+    };
+    driver.table.cuCtxRecordEvent = [](CUcontext, CUevent) {
+        ADD_FAILURE() << "queried";
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    };
+    EXPECT_TRUE(uct_cuda_ctx_is_idle(0));
+}
+
 /* A check does not wait for a GPU: it closes many mappings, or none */
 TEST_F(IpcUnmap, a_check_closes_idle_mappings)
 {

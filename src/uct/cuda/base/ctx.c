@@ -653,6 +653,18 @@ bool uct_cuda_ctx_was_busy(void)
     return (when != 0) && (uct_cuda_now_ns() - when < BUSY_NS);
 }
 
+/* Return whether a blocking stream of the current context is under capture. The
+ * query leaves the capture intact (manual of cuStreamIsCapturing). */
+static bool blocking_stream_is_captured(void)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUstreamCaptureStatus status;
+
+    return (driver->cuStreamIsCapturing != NULL) &&
+           (driver->cuStreamIsCapturing(CU_STREAM_LEGACY, &status) ==
+            CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
+
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
 {
     static uint64_t refused; /* time, ns; 0: never */
@@ -664,7 +676,8 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
     CUevent event;
 
     if ((driver->cuCtxRecordEvent == NULL) ||
-        ((before != 0) && (start - before < REFUSED_NS))) {
+        ((before != 0) && (start - before < REFUSED_NS)) ||
+        blocking_stream_is_captured()) {
         return true;
     }
 

@@ -117,10 +117,11 @@ void uct_cuda_ctx_pop(void);
  * wait_ns (nanoseconds). If so, a driver call that waits for queued work
  * returns. Work that runs longer may be waiting for the program.
  *
- * Invalidates every capture in the context, in whatever mode, so it must be
- * called rarely. After that, and for the next 10 s, the answer is true: a
- * program that captures lets the GPU work by itself. Drivers before CUDA 12.5
- * cannot tell: true.
+ * While a blocking stream is under capture, the answer is true without a query:
+ * a program that captures lets the GPU work by itself. The query invalidates
+ * every capture of other streams in the context, in whatever mode, so it must
+ * be called rarely. After that, and for the next 10 s, the answer is true as
+ * well. Drivers before CUDA 12.5 cannot tell: true.
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 

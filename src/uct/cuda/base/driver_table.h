@@ -199,6 +199,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _req(cuEventSynchronize, "cuEventSynchronize", (CUevent)) \
     _req(cuEventElapsedTime, "cuEventElapsedTime", \
          (float*, CUevent, CUevent)) \
+    _opt(cuStreamIsCapturing, "cuStreamIsCapturing", \
+         (CUstream, CUstreamCaptureStatus*)) \
     _opt(cuThreadExchangeStreamCaptureMode, \
          "cuThreadExchangeStreamCaptureMode", (CUstreamCaptureMode*)) \
     _req(cuLaunchHostFunc, "cuLaunchHostFunc", \
