@@ -87,10 +87,11 @@ bool ucx_mp_mpi_pmpi_find_handles(void)
     return has_all;
 }
 
-/* Return whether this is MPICH before 4.1: "MPICH Version:      4.0.2". */
+/* Return whether this is MPICH before 4.1: "MPICH Version:      4.0.2". Called
+   once; a small thread has no stack for the text. */
 static bool is_old_mpich(void)
 {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length, major, minor;
 
     return (ucx_mp_mpi_pmpi.Get_library_version(text, &length) ==

@@ -44,7 +44,7 @@ typedef struct {
 
 static int threads_rank, threads_ranks, threads_count = 4, threads_windows = 40;
 static int threads_collectives, threads_freed;
-static size_t threads_max_size = 16 << 20;
+static size_t threads_max_size = 16 << 20, threads_stack;
 
 static void buffer_renew(buffer_t *buffer, ucx_mp_mem_t mem, size_t size)
 {
@@ -386,6 +386,8 @@ static void parse(int argc, char **argv)
                       "after each window"),
         UCX_MP_NUMBER("freed", threads_freed, 0, 1 << 20, "N",
                       "receives whose requests are freed"),
+        UCX_MP_SIZE("stack", threads_stack, 16 << 10, 1 << 30,
+                    "of each thread; the system's default without it"),
         UCX_MP_SIZE("max-size", threads_max_size, 1, (size_t)1 << 30,
                     "largest message, 1G at most"),
         {.name = NULL}
@@ -393,6 +395,19 @@ static void parse(int argc, char **argv)
 
     ucx_mp_parse_options(argc, argv, "Windows of messages and collectives of "
                          "threads, at once.", options);
+}
+
+static void start(thread_t *self)
+{
+    pthread_attr_t attr;
+
+    pthread_attr_init(&attr);
+    if (((threads_stack > 0) &&
+         (pthread_attr_setstacksize(&attr, threads_stack) != 0)) ||
+        (pthread_create(&self->thread, &attr, thread_main, self) != 0)) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread %d", self->number);
+    }
+    pthread_attr_destroy(&attr);
 }
 
 int main(int argc, char **argv)
@@ -422,10 +437,7 @@ int main(int argc, char **argv)
     }
 
     for (i = 0; i < threads_count; ++i) {
-        if (pthread_create(&threads[i].thread, NULL, thread_main,
-                           &threads[i]) != 0) {
-            ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread %d", i);
-        }
+        start(&threads[i]);
     }
 
     for (i = 0; i < threads_count; ++i) {

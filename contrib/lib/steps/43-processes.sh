@@ -39,7 +39,8 @@ threads_sanitized() {
 step threads-sanitized full 900 threads_sanitized \
      "unit tests under ThreadSanitizer"
 
-# threads_mpi MPI NODE: several threads per rank, each with its own communicator
+# threads_mpi MPI NODE: several threads per rank, each with its own communicator; for
+# collectives with small stacks as well
 threads_mpi() {
     local mpirun programs
     mpi_tools "$1" || return
@@ -48,7 +49,8 @@ threads_mpi() {
         "$programs/ucx_mp_threads" --windows 4 --max-size 8M --freed 30 &&
         passing_on 'added and broadcast, 192 times on GPUs' \
             "$mpi_run" --quiet --collectives y --emulate "$2" "$mpirun" -n 2 \
-            "$programs/ucx_mp_threads" --windows 3 --max-size 1M --collectives 4
+            "$programs/ucx_mp_threads" --windows 3 --max-size 1M --collectives 4 \
+            --stack 64K
 }
 
 # threads_mpich: freed receives and datatypes, and a few messages, by an MPI that releases its

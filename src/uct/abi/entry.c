@@ -178,20 +178,24 @@ static int uct_abi_module_find(const void *caller_address, const char *name,
            (access(path, F_OK) == 0);
 }
 
+/* Open one of the host's modules. @return NULL: there is none, or dlerror() */
+static void * __attribute__((noinline))
+uct_abi_module_open(const void *caller_address, const char *name)
+{
+    char path[PATH_MAX];
+
+    return uct_abi_module_find(caller_address, name, path, sizeof(path)) ?
+                   dlopen(path, RTLD_LAZY | RTLD_LOCAL) :
+                   NULL;
+}
+
 /* Load the host's own CUDA module and have it load what it has besides, which
  * UCX asks for by a function of the module. */
 static void uct_abi_module_load_stock(const void *caller_address)
 {
+    void *module = uct_abi_module_open(caller_address, "libuct_cuda");
     ucs_status_t (*init)(void);
-    char path[PATH_MAX];
-    void *module;
 
-    if (!uct_abi_module_find(caller_address, "libuct_cuda", path,
-                             sizeof(path))) {
-        return;
-    }
-
-    module = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (module != NULL) {
         *(void**)&init = dlsym(module, "ucs_module_global_init");
         if ((init != NULL) &&
@@ -213,14 +217,14 @@ static void uct_abi_module_load_gdrcopy(const void *caller_address)
     static int is_tried;
     void (*load_modules)(const char *framework, const char *modules,
                          void *init_once, unsigned flags);
-    char stock[PATH_MAX], path[PATH_MAX];
+    char path[PATH_MAX];
     void *libucs;
 
     if (is_tried ||
-        !uct_abi_module_find(caller_address, "libuct_cuda_gdrcopy", path,
+        !uct_abi_module_find(caller_address, "libuct_cuda", path,
                              sizeof(path)) ||
-        !uct_abi_module_find(caller_address, "libuct_cuda", stock,
-                             sizeof(stock))) {
+        !uct_abi_module_find(caller_address, "libuct_cuda_gdrcopy", path,
+                             sizeof(path))) {
         return;
     }
 
@@ -232,7 +236,8 @@ static void uct_abi_module_load_gdrcopy(const void *caller_address)
     is_tried = 1;
 
     libucs = dlopen(uct_abi_host.libucs_path, RTLD_LAZY | RTLD_NOLOAD);
-    if ((libucs == NULL) || (dlopen(stock, RTLD_LAZY) == NULL)) {
+    if ((libucs == NULL) ||
+        (uct_abi_module_open(caller_address, "libuct_cuda") == NULL)) {
         uct_abi_debug("%s is not loaded: %s", path, dlerror());
         return;
     }

@@ -178,9 +178,9 @@ static void *uct_abi_host_load_libucp(const uct_abi_host_t *host)
 {
     const char *slash = strrchr(host->libucs_path, '/');
     void *found       = NULL;
-    char directory[PATH_MAX];
-    char path[PATH_MAX * 2];
+    char path[PATH_MAX];
     struct dirent *file;
+    size_t length;
     void *handle;
     DIR *dir;
 
@@ -188,9 +188,10 @@ static void *uct_abi_host_load_libucp(const uct_abi_host_t *host)
         return NULL;
     }
 
-    snprintf(directory, sizeof(directory), "%.*s",
-             (int)(slash - host->libucs_path), host->libucs_path);
-    dir = opendir(directory);
+    length = (size_t)snprintf(path, sizeof(path), "%.*s",
+                              (int)(slash - host->libucs_path),
+                              host->libucs_path);
+    dir    = opendir(path);
     if (dir == NULL) {
         return NULL;
     }
@@ -201,7 +202,7 @@ static void *uct_abi_host_load_libucp(const uct_abi_host_t *host)
             continue;
         }
 
-        snprintf(path, sizeof(path), "%s/%s", directory, file->d_name);
+        snprintf(path + length, sizeof(path) - length, "/%s", file->d_name);
         handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
         if (handle == NULL) {
             continue;

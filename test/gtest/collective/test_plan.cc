@@ -16,6 +16,7 @@
 #include <cfloat>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <vector>
@@ -23,6 +24,20 @@
 
 namespace
 {
+
+/** Memory of a search for trees. */
+class Search
+{
+public:
+    operator uct_cuda_plan_coll_search_t *() const
+    {
+        return m_search.get();
+    }
+
+private:
+    const std::unique_ptr<uct_cuda_plan_coll_search_t, decltype(&free)>
+            m_search{uct_cuda_plan_coll_search_create(), free};
+};
 
 /** A plan that releases itself. */
 class Plan
@@ -608,7 +623,8 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
         choice.kernels = m_random() % 2;
         choice.algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL;
         ASSERT_TRUE(uct_cuda_plan_coll_trees_pack(&ranks, choice.shards,
-                                                  choice.depth, &trees));
+                                                  choice.depth, Search(),
+                                                  &trees));
         ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_make(&request, NULL, &choice, NULL,
                                                   &plan.plan));
         Machine machine(plan.plan, m_random);
@@ -899,9 +915,11 @@ TEST_F(CollPlan, trees_fill_the_links)
         uct_cuda_coll_bound(&c.topo, gpus, ranks.num_ranks, false, false,
                             &bound);
         EXPECT_NEAR(1, bound.rate / c.rate, 1e-9) << c.rate;
-        ASSERT_TRUE(
-            uct_cuda_plan_coll_trees_pack(&ranks, c.per_rank, 2, &trees));
-        EXPECT_NEAR(1, c.rate * uct_cuda_plan_coll_trees_load(&ranks, &trees),
+        ASSERT_TRUE(uct_cuda_plan_coll_trees_pack(&ranks, c.per_rank, 2,
+                                                  Search(), &trees));
+        EXPECT_NEAR(1,
+                    c.rate * uct_cuda_plan_coll_trees_load(&ranks, &trees,
+                                                           Search()),
                     1e-6)
             << c.rate;
     }
@@ -948,7 +966,8 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
 
     /* Old contents are overwritten */
     memset((void*)&trees, 0xff, sizeof(trees));
-    ASSERT_TRUE(uct_cuda_plan_coll_trees_pack(&ranks, 2, 2, &trees));
+    ASSERT_TRUE(uct_cuda_plan_coll_trees_pack(&ranks, 2, 2, Search(),
+                                              &trees));
     EXPECT_FALSE(trees.rotates);
     ASSERT_EQ(8u, trees.count);
     for (unsigned t = 0; t < trees.count; ++t) {

@@ -178,7 +178,7 @@ protected:
 
     void probe()
     {
-        ASSERT_EQ(UCS_OK, uct_cuda_topo_probe(&m_topo));
+        ASSERT_EQ(UCS_OK, uct_cuda_topo_probe(&m_topo, false));
     }
 
     static test_topo *self;
@@ -445,7 +445,7 @@ TEST_F(test_topo, probed_once)
 
 TEST_F(test_topo, no_gpu)
 {
-    EXPECT_EQ(UCS_ERR_NO_DEVICE, uct_cuda_topo_probe(&m_topo));
+    EXPECT_EQ(UCS_ERR_NO_DEVICE, uct_cuda_topo_probe(&m_topo, false));
 }
 
 

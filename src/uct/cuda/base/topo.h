@@ -109,9 +109,11 @@ void uct_cuda_topo_override(const uct_cuda_topo_t *topo);
 /**
  * Probe the node now, into @a topo.
  *
- * @return UCS_OK or UCS_ERR_NO_DEVICE
+ * @param details  As for uct_cuda_wiring_probe().
+ * @return UCS_OK, UCS_ERR_NO_DEVICE or UCS_ERR_NO_MEMORY; @a topo is unchanged
+ *         without UCS_OK.
  */
-ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo);
+ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo, bool details);
 
 
 /**

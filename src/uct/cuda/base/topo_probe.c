@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 
 
 #define MILLI 1e3
@@ -20,28 +21,34 @@ static struct {
 } cached = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo)
+ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo, bool details)
 {
-    uct_cuda_wiring_t wiring;
+    uct_cuda_wiring_t *wiring = malloc(sizeof(*wiring));
     double start, end;
     ucs_status_t status;
 
-    status = uct_cuda_wiring_probe(&wiring, false);
+    if (wiring == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_wiring_probe(wiring, details);
     if (status != UCS_OK) {
-        return status;
+        goto out;
     }
 
     start = uct_cuda_wiring_now();
-    uct_cuda_topo_build(&wiring, topo);
+    uct_cuda_topo_build(wiring, topo);
     end   = uct_cuda_wiring_now();
     uct_cuda_debug("%d GPUs probed: NVML's start %.1f ms, its handles %.1f ms; "
                    "driver %.1f ms, NVML %.1f ms, sysfs %.1f ms, the rest "
                    "%.1f ms",
-                   wiring.num_gpus, wiring.times.nvml_load * MILLI,
-                   wiring.times.nvml_handles * MILLI,
-                   wiring.times.driver * MILLI, wiring.times.nvml * MILLI,
-                   wiring.times.host * MILLI, (end - start) * MILLI);
-    return UCS_OK;
+                   wiring->num_gpus, wiring->times.nvml_load * MILLI,
+                   wiring->times.nvml_handles * MILLI,
+                   wiring->times.driver * MILLI, wiring->times.nvml * MILLI,
+                   wiring->times.host * MILLI, (end - start) * MILLI);
+out:
+    free(wiring);
+    return status;
 }
 
 const uct_cuda_topo_t *uct_cuda_topo_get(void)
@@ -52,7 +59,8 @@ const uct_cuda_topo_t *uct_cuda_topo_get(void)
     topo = cached.override;
     if (topo == NULL) {
         if (!cached.is_valid) {
-            cached.is_valid = (uct_cuda_topo_probe(&cached.topo) == UCS_OK);
+            cached.is_valid = (uct_cuda_topo_probe(&cached.topo, false) ==
+                               UCS_OK);
         }
         topo = cached.is_valid ? &cached.topo : NULL;
     }

@@ -149,6 +149,24 @@ static int add_switch(uct_cuda_wiring_t *wiring,
     return i;
 }
 
+/* Find the path of a device in the PCIe tree */
+static bool find_device(const uct_cuda_bus_id_t *bus_id, char path[PATH_MAX])
+{
+    char text[32];
+    char *found;
+
+    snprintf(path, PATH_MAX, "%s/bus/pci/devices/%s", uct_cuda_wiring_sysfs(),
+             uct_cuda_bus_id_str(bus_id, text, sizeof(text)));
+    found = realpath(path, NULL);
+    if (found == NULL) {
+        return false;
+    }
+
+    snprintf(path, PATH_MAX, "%s", found);
+    free(found);
+    return true;
+}
+
 /*
  * The GPU's place in the PCIe tree, from the path of its device:
  *   .../pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0
@@ -159,8 +177,7 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
 {
     uct_cuda_bus_id_t ids[MAX_DEPTH + 1];
     size_t ends[MAX_DEPTH + 1]; /* of the path of each device */
-    char link[PATH_MAX], text[32];
-    char path[PATH_MAX];
+    char path[PATH_MAX], text[32];
     unsigned depth = 0;
     int parent     = UCT_CUDA_WIRING_NONE;
     uct_cuda_wiring_pcie_t pcie, port;
@@ -168,10 +185,7 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
     unsigned i;
     long value;
 
-    snprintf(link, sizeof(link), "%s/bus/pci/devices/%s",
-             uct_cuda_wiring_sysfs(),
-             uct_cuda_bus_id_str(&gpu->bus_id, text, sizeof(text)));
-    if ((realpath(link, path) == NULL) ||
+    if (!find_device(&gpu->bus_id, path) ||
         !read_number(&value, "%s/vendor", path) || (value != VENDOR_NVIDIA)) {
         return false;
     }
@@ -257,7 +271,7 @@ static void for_each(const char *list, uct_cuda_wiring_t *wiring)
 static void ask_numa(uct_cuda_wiring_t *wiring)
 {
     char path[PATH_MAX];
-    char line[4096];
+    char line[2048];
     long value;
     int i;
 

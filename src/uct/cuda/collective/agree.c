@@ -482,16 +482,14 @@ void uct_cuda_coll_agree_publish_node(agreement_t *agreement)
 {
     uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
             agreement->control);
-    const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
-    uct_cuda_wiring_t wiring;
+    const uct_cuda_topo_t *topo = uct_cuda_topo_get();
 
     if ((topo != NULL) && !common->has_topo) {
         common->topo = *topo;
         /* Other ranks may see other GPUs behind the same switch, which the
          * process's own topology of one GPU leaves out */
-        if ((topo->num_gpus == 1) &&
-            (uct_cuda_wiring_probe(&wiring, true) == UCS_OK)) {
-            uct_cuda_topo_build(&wiring, &common->topo);
+        if (topo->num_gpus == 1) {
+            (void)uct_cuda_topo_probe(&common->topo, true);
         }
         common->transfers = *uct_cuda_coll_constants(topo);
         common->has_topo  = true;

@@ -54,6 +54,7 @@ struct uct_cuda_copy_kernel {
     bool                  is_off;
     CUdeviceptr           words;
     uint64_t              serial; /* of the last launch */
+    uint64_t              read[MAX_WARPS]; /* words, read by read_words() */
 };
 
 /* For all kernels; order: base/thread.h */
@@ -376,16 +377,16 @@ ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copy_kernel,
     return status;
 }
 
-static ucs_status_t read_words(const uct_cuda_copy_launch_t *launch,
-                               uint64_t words[MAX_WARPS])
+static ucs_status_t read_words(const uct_cuda_copy_launch_t *launch)
 {
-    const uct_cuda_copy_kernel_t *copy_kernel = launch->copy_kernel;
+    uct_cuda_copy_kernel_t *copy_kernel = launch->copy_kernel;
     ucs_status_t status;
 
-    status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
+    status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, copy_kernel->read,
                            copy_kernel->words +
-                                   UCX_MP_COPY_OFF * sizeof(*words),
-                           launch->warps * sizeof(*words), copy_kernel->beside);
+                                   UCX_MP_COPY_OFF * sizeof(uint64_t),
+                           launch->warps * sizeof(uint64_t),
+                           copy_kernel->beside);
     return (status == UCS_OK) ?
                    UCT_CUDA_CALL(cuStreamSynchronize, copy_kernel->beside) :
                    status;
@@ -398,7 +399,6 @@ ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
     const CUdeviceptr word              = copy_kernel->words +
                              (launch->serial % UCX_MP_COPY_OFF) *
                                           sizeof(launch->serial);
-    uint64_t words[MAX_WARPS];
     ucs_status_t status;
     unsigned i;
 
@@ -411,7 +411,7 @@ ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
                                copy_kernel->stream);
     }
     if (status == UCS_OK) {
-        status = read_words(launch, words);
+        status = read_words(launch);
     }
     if (status != UCS_OK) {
         return status;
@@ -420,7 +420,7 @@ ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
     *has_begun_p = true;
     memset(launch->begun, 0, sizeof(launch->begun));
     for (i = 0; i < launch->warps; ++i) {
-        if (words[i] >= UCX_MP_COPY_BEGUN(launch->serial)) {
+        if (copy_kernel->read[i] >= UCX_MP_COPY_BEGUN(launch->serial)) {
             launch->begun[i / 64] |= UINT64_C(1) << (i % 64);
         } else {
             *has_begun_p = false;
@@ -434,11 +434,11 @@ ucs_status_t
 uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
                                bool *has_ended_p, bool *has_copied_p)
 {
-    uint64_t words[MAX_WARPS];
+    const uint64_t *words = launch->copy_kernel->read;
     ucs_status_t status;
     unsigned i;
 
-    status = read_words(launch, words);
+    status = read_words(launch);
     if (status != UCS_OK) {
         return status;
     }

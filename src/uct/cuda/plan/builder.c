@@ -93,19 +93,25 @@ void uct_cuda_plan_builder_wait(uct_cuda_plan_builder_t *builder,
     }
 }
 
+/* Table of all queues, too large for the stack of a small thread */
+typedef union {
+    uint8_t  number[UCT_CUDA_PLAN_COLL_MAX_RANKS][MAX_NAMES];
+    uint32_t last[UCT_CUDA_PLAN_COLL_MAX_RANKS][UCT_CUDA_PLAN_COLL_MAX_QUEUES];
+} queues_t;
+
+
 /* Number each rank's queues in order of first use */
-static void number_queues(uct_cuda_plan_coll_t *plan)
+static void number_queues(uct_cuda_plan_coll_t *plan, queues_t *queues)
 {
-    uint8_t number[UCT_CUDA_PLAN_COLL_MAX_RANKS][MAX_NAMES];
     unsigned count[UCT_CUDA_PLAN_COLL_MAX_RANKS] = {0};
     uct_cuda_plan_step_t *step;
     uint8_t *known;
     uint32_t i;
 
-    memset(number, 0xff, sizeof(number));
+    memset(queues->number, 0xff, sizeof(queues->number));
     for (i = 0; i < plan->list.num_steps; ++i) {
         step  = &plan->list.steps[i];
-        known = &number[step->rank][step->queue];
+        known = &queues->number[step->rank][step->queue];
         if (*known == 0xff) {
             *known           = (uint8_t)count[step->rank]++;
             plan->num_queues = (uint8_t)ucs_max(plan->num_queues,
@@ -125,22 +131,23 @@ static bool is_in(const uint64_t *row, uint32_t step)
 /* Remove waits implied by another wait or by the order of a queue: each wait
  * costs an event. `before` has a bit row for each step: the steps known to have
  * ended when it begins. */
-static void prune(uct_cuda_plan_steps_t *list, uint64_t *before, size_t row)
+static void prune(uct_cuda_plan_steps_t *list, queues_t *queues,
+                  uint64_t *before, size_t row)
 {
-    uint32_t last[UCT_CUDA_PLAN_COLL_MAX_RANKS][UCT_CUDA_PLAN_COLL_MAX_QUEUES];
     uct_cuda_plan_step_t *step;
     uint32_t i, w, other, previous;
-    uint32_t *waits;
+    uint32_t *waits, *last;
     uint64_t *own;
     size_t word;
 
-    memset(last, 0xff, sizeof(last));
+    memset(queues->last, 0xff, sizeof(queues->last));
     for (i = 0; i < list->num_steps; ++i) {
-        step                          = &list->steps[i];
-        waits                         = list->waits + step->waits;
-        own                           = before + i * row;
-        previous                      = last[step->rank][step->queue];
-        last[step->rank][step->queue] = i;
+        step     = &list->steps[i];
+        waits    = list->waits + step->waits;
+        own      = before + i * row;
+        last     = &queues->last[step->rank][step->queue];
+        previous = *last;
+        *last    = i;
         memset(own, 0, (i / 64 + 1) * sizeof(*own));
 
         /* add the row of each predecessor; their bits are all of earlier
@@ -215,24 +222,25 @@ ucs_status_t uct_cuda_plan_builder_finish(uct_cuda_plan_builder_t *builder)
     uct_cuda_plan_coll_t *plan = builder->plan;
     const size_t count         = plan->list.num_steps;
     const size_t row           = (count + 63) / 64;
-    const bool is_sorted       = sort(&plan->list, builder->levels);
-    uint64_t *before           = NULL;
+    const bool is_pruned       = count <= MAX_PRUNED;
+    queues_t *queues           = malloc(sizeof(*queues));
+    uint64_t *before           = malloc(((is_pruned ? count * row : 0) + 1) *
+                                        sizeof(*before));
+    ucs_status_t status        = UCS_ERR_NO_MEMORY;
 
-    free(builder->levels);
-    if (is_sorted) {
-        number_queues(plan);
-        before = (count <= MAX_PRUNED) ?
-                         malloc((count * row + 1) * sizeof(*before)) :
-                         NULL;
-    }
-    if (!is_sorted || ((before == NULL) && (count <= MAX_PRUNED))) {
+    if ((queues != NULL) && (before != NULL) &&
+        sort(&plan->list, builder->levels)) {
+        number_queues(plan, queues);
+        if (is_pruned) {
+            prune(&plan->list, queues, before, row);
+        }
+        status = UCS_OK;
+    } else {
         uct_cuda_plan_coll_release(plan);
-        return UCS_ERR_NO_MEMORY;
     }
 
-    if (before != NULL) {
-        prune(&plan->list, before, row);
-        free(before);
-    }
-    return UCS_OK;
+    free(before);
+    free(queues);
+    free(builder->levels);
+    return status;
 }

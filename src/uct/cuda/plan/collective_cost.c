@@ -399,24 +399,31 @@ static void end_step(sim_t *sim, uint32_t index)
 
 /* ------------------------------------------------------------------- time */
 
+static size_t count_queues(const uct_cuda_plan_coll_t *plan)
+{
+    return (size_t)plan->num_ranks * plan->num_queues;
+}
+
 /* Find the successors of each step, by waits and the next one in its queue, and
- * count the predecessors of each. @a previous: scratch memory, one for each
- * step */
-static void find_successors(sim_t *sim, uint32_t *previous)
+ * count the predecessors of each. Scratch memory: @a previous, one for each
+ * step, and @a queues, one for each queue of each rank */
+static void find_successors(sim_t *sim, uint32_t *previous, uint32_t *queues)
 {
     const uct_cuda_plan_coll_t *plan = sim->plan;
-    uint32_t last[MAX_RANKS][UCT_CUDA_PLAN_COLL_MAX_QUEUES];
     const uct_cuda_plan_step_t *step;
     const uint32_t *waits;
     uint32_t i, w, count, total;
+    uint32_t *last;
 
-    memset(last, 0xff, sizeof(last));
+    memset(queues, 0xff, count_queues(plan) * sizeof(*queues));
     for (i = 0; i < plan->list.num_steps; ++i) {
-        step                          = &plan->list.steps[i];
-        waits = uct_cuda_plan_step_waits(&plan->list, step);
-        previous[i]                   = last[step->rank][step->queue];
-        last[step->rank][step->queue] = i;
-        sim->states[i].waits          = step->num_waits;
+        step                 = &plan->list.steps[i];
+        waits                = uct_cuda_plan_step_waits(&plan->list, step);
+        last                 = &queues[step->rank * plan->num_queues +
+                                       step->queue];
+        previous[i]          = *last;
+        *last                = i;
+        sim->states[i].waits = step->num_waits;
         for (w = 0; w < step->num_waits; ++w) {
             ++sim->first[waits[w] + 1];
         }
@@ -586,7 +593,8 @@ ucs_status_t uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
     sim->successors = calloc(plan->list.num_waits + count + 1,
                              sizeof(*sim->successors));
     sim->flows      = calloc(plan->list.num_places + 1, sizeof(*sim->flows));
-    previous        = calloc(count + 1, sizeof(*previous));
+    previous        = calloc(count + count_queues(plan) + 1,
+                             sizeof(*previous));
     if ((sim->states == NULL) || (sim->first == NULL) || (sim->ready == NULL) ||
         (sim->successors == NULL) || (sim->flows == NULL) ||
         (previous == NULL)) {
@@ -603,7 +611,7 @@ ucs_status_t uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
         sim->groups[i] = (int16_t)i;
     }
     uct_cuda_plan_coll_links_capacity(topo, model->memory, sim->capacity);
-    find_successors(sim, previous);
+    find_successors(sim, previous, previous + count);
     submit(sim);
     while ((sim->num_left > 0) && !sim->is_broken &&
            (sim->now + model->end <= limit)) {

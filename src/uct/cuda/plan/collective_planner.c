@@ -64,6 +64,11 @@ typedef struct {
     uct_cuda_plan_coll_t             signature;
     uct_cuda_plan_coll_ranks_t       ranks;
     uct_cuda_plan_coll_tree_cache_t  *tree_cache;
+    /* for a planner without one */
+    uct_cuda_plan_coll_tree_cache_t  own_cache;
+    uct_cuda_plan_coll_search_t      *search;
+    /* storage for trees that are not cached */
+    uct_cuda_plan_coll_trees_t       *trees;
     unsigned                         num_trials;
     choice_t                         trials[MAX_TRIALS];
     /* several numbers of chunks are tried */
@@ -195,6 +200,14 @@ static void find_relays(planner_t *planner)
     }
 }
 
+static void release(planner_t *planner)
+{
+    uct_cuda_plan_coll_tree_cache_release(&planner->own_cache);
+    free(planner->search);
+    free(planner->trees);
+}
+
+/* @a tree_cache: or NULL */
 static ucs_status_t init(planner_t *planner, const request_t *request,
                          uct_cuda_plan_coll_tree_cache_t *tree_cache)
 {
@@ -211,7 +224,8 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
     }
 
     planner->request = request;
-    planner->tree_cache = tree_cache;
+    planner->tree_cache = (tree_cache == NULL) ? &planner->own_cache :
+                                                 tree_cache;
     planner->ranks.topo       = request->topo;
     planner->ranks.num_ranks  = request->num_ranks;
     planner->ranks.gpus       = request->gpus;
@@ -246,6 +260,12 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
     planner->ranks.memory     = planner->model->memory;
     planner->status           = UCS_ERR_UNSUPPORTED;
+    planner->search           = uct_cuda_plan_coll_search_create();
+    planner->trees            = malloc(sizeof(*planner->trees));
+    if ((planner->search == NULL) || (planner->trees == NULL)) {
+        release(planner);
+        return UCS_ERR_NO_MEMORY;
+    }
     return UCS_OK;
 }
 
@@ -266,7 +286,8 @@ static bool pack_trees(const planner_t *planner, const choice_t *choice,
                 (choice->shards * ranks.num_ranks <=
                  UCT_CUDA_PLAN_COLL_MAX_TREES) &&
                 uct_cuda_plan_coll_trees_pack(&ranks, choice->shards,
-                                              choice->depth, trees) &&
+                                              choice->depth, planner->search,
+                                              trees) &&
                 (!choice->multipath || (trees->num_relays > 0));
     trees->algorithm = choice->algorithm;
     return is_packed;
@@ -343,15 +364,15 @@ static cached_trees_t *find_cached_trees(const planner_t *planner,
                                                     NULL;
 }
 
-/* Find the trees of a choice in the cache, or make and cache them. `own`:
- * storage for trees that are not cached. `load_p`: load of the fullest link,
- * seconds for each byte of the data. @return NULL: no such trees */
+/* Find the trees of a choice in the cache, or make and cache them. `load_p`:
+ * load of the fullest link, seconds for each byte of the data. @return Trees
+ * valid until the next call; NULL: no such trees */
 static const uct_cuda_plan_coll_trees_t *
-find_trees(const planner_t *planner, const choice_t *choice,
-           uct_cuda_plan_coll_trees_t *own, double *load_p)
+find_trees(const planner_t *planner, const choice_t *choice, double *load_p)
 {
     uct_cuda_plan_coll_tree_cache_t *tree_cache = planner->tree_cache;
     cached_trees_t *cached_trees = find_cached_trees(planner, choice);
+    uct_cuda_plan_coll_trees_t *own             = planner->trees;
     uct_cuda_plan_coll_trees_t *trees           = own;
     bool exist;
 
@@ -362,7 +383,9 @@ find_trees(const planner_t *planner, const choice_t *choice,
     }
 
     exist   = make_trees(planner, choice, own);
-    *load_p = exist ? uct_cuda_plan_coll_trees_load(&planner->ranks, own) : 0;
+    *load_p = exist ? uct_cuda_plan_coll_trees_load(&planner->ranks, own,
+                                                    planner->search) :
+                      0;
     if ((cached_trees != NULL) && exist) {
         trees = malloc(sizeof(*trees));
         if (trees == NULL) {
@@ -399,25 +422,23 @@ ucs_status_t uct_cuda_plan_coll_make(
     const choice_t *choice, const uct_cuda_plan_coll_t *like,
     uct_cuda_plan_coll_t *plan)
 {
-    uct_cuda_plan_coll_tree_cache_t none = {0};
     const uct_cuda_plan_coll_trees_t *trees;
-    uct_cuda_plan_coll_trees_t own;
     ucs_status_t status;
     planner_t planner;
     double load;
 
     memset(plan, 0, sizeof(*plan));
-    status = init(&planner, request, (tree_cache == NULL) ? &none : tree_cache);
-    if (status != UCS_OK) {
-        return status;
-    }
-
     if ((choice->chunks == 0) ||
         (choice->chunks > UCT_CUDA_PLAN_COLL_MAX_CHUNKS)) {
         return UCS_ERR_INVALID_PARAM;
     }
 
-    trees  = find_trees(&planner, choice, &own, &load);
+    status = init(&planner, request, tree_cache);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    trees  = find_trees(&planner, choice, &load);
     status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
                                emit(&planner, &planner.signature, choice,
                                     choice->chunks, trees, like, plan);
@@ -426,7 +447,7 @@ ucs_status_t uct_cuda_plan_coll_make(
         plan->other   = choice->other;
     }
 
-    uct_cuda_plan_coll_tree_cache_release(&none);
+    release(&planner);
     return status;
 }
 
@@ -695,7 +716,6 @@ static void try_trees(planner_t *planner, const choice_t *choice)
                                               kind_of(planner)->spreads;
     choice_t trial   = *choice;
     const uct_cuda_plan_coll_trees_t *trees;
-    uct_cuda_plan_coll_trees_t own;
     double least, load;
 
     if (((planner->algorithm != UCT_CUDA_PLAN_COLL_AUTO) &&
@@ -705,7 +725,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
         return;
     }
 
-    trees = find_trees(planner, choice, &own, &load);
+    trees = find_trees(planner, choice, &load);
     if (trees == NULL) {
         return;
     }
@@ -830,14 +850,12 @@ uct_cuda_plan_coll_choose(const request_t *request,
                           uct_cuda_plan_coll_tree_cache_t *tree_cache,
                           choice_t *choice_p)
 {
-    uct_cuda_plan_coll_tree_cache_t no_tree_cache = {0};
     ucs_status_t status;
     planner_t planner;
     choice_t single;
 
     memset(choice_p, 0, sizeof(*choice_p));
-    status = init(&planner, request,
-                  (tree_cache == NULL) ? &no_tree_cache : tree_cache);
+    status = init(&planner, request, tree_cache);
     if (status != UCS_OK) {
         return status;
     }
@@ -848,7 +866,7 @@ uct_cuda_plan_coll_choose(const request_t *request,
         planner.best.seconds = 0; /* find the best one with multipath */
     }
     try_both(&planner, try_multipath);
-    uct_cuda_plan_coll_tree_cache_release(&no_tree_cache);
+    release(&planner);
     *choice_p = (planner.best.seconds == 0) ? single : planner.best;
     find_other(&planner, choice_p);
     return ((choice_p->seconds == 0) ||

@@ -66,9 +66,11 @@ static void hash_add_candidates(pair_hash_t *hash,
 }
 
 /* Return a hash of all candidates of a pair. Pairs with the same hash have
- * plans for the same sizes while no link is busy. */
-static uint64_t hash_pair(const uct_cuda_plan_knowledge_t *know,
-                          uct_cuda_end_t src, uct_cuda_end_t dst)
+ * plans for the same sizes while no link is busy. Not inlined: its variables
+ * would stay on the stack. */
+static uint64_t __attribute__((noinline))
+hash_pair(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
+          uct_cuda_end_t dst)
 {
     pair_hash_t hash = {.value = UCT_CUDA_HASH64};
     uct_cuda_plan_model_path_t *next;

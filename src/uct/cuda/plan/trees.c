@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -67,7 +68,20 @@ typedef struct {
     link_set_t users[NUM_RESOURCES];      /* links using each resource */
     link_set_t stale;                     /* links whose price is outdated */
     double prices[MAX_GPUS][MAX_GPUS];    /* prices, except for the unit */
+    trees_t next;                         /* searched now */
 } pack_t;
+
+
+struct uct_cuda_plan_coll_search {
+    pack_t  pack;
+    trees_t among; /* of GPUs that ranks share */
+};
+
+
+uct_cuda_plan_coll_search_t *uct_cuda_plan_coll_search_create(void)
+{
+    return malloc(sizeof(uct_cuda_plan_coll_search_t));
+}
 
 
 double uct_cuda_plan_coll_trees_ports(const ranks_t *ranks)
@@ -525,34 +539,37 @@ static bool pack_from(pack_t *pack, unsigned start, unsigned count,
 {
     const ranks_t *ranks  = pack->ranks;
     const unsigned rounds = is_thorough(ranks) ? ROUNDS : QUICK_ROUNDS;
+    trees_t *next         = &pack->next;
     bool has_changed      = true;
     unsigned t, round, far;
-    trees_t next = {
-        .algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL, .count = count
-    };
+    tree_t *tree;
 
+    memset(next, 0, sizeof(*next));
+    next->algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL;
+    next->count     = count;
     init_loads(pack, start);
-    for (t = 0; t < next.count; ++t) {
-        next.trees[t].root = (uint8_t)root_of(ranks, t);
-        memset(next.trees[t].in, next.trees[t].root, MAX_RANKS);
-        memset(next.trees[t].out, next.trees[t].root, MAX_RANKS);
-        go_direct(&next.trees[t]);
-        if (!grow_tree(pack, max_depth, &next.trees[t])) {
+    for (t = 0; t < count; ++t) {
+        tree       = &next->trees[t];
+        tree->root = (uint8_t)root_of(ranks, t);
+        memset(tree->in, tree->root, MAX_RANKS);
+        memset(tree->out, tree->root, MAX_RANKS);
+        go_direct(tree);
+        if (!grow_tree(pack, max_depth, tree)) {
             return false;
         }
     }
 
     for (round = 0; (round < rounds) && has_changed; ++round) {
         pack->worst = worst(pack);
-        far         = length(&next, ranks);
+        far         = length(next, ranks);
         if ((pack->worst < *least * (1 - ROUNDING)) ||
             ((pack->worst < *least * (1 + ROUNDING)) && (far < *shortest))) {
             *least    = pack->worst;
             *shortest = far;
-            *best     = next;
+            *best     = *next;
         }
 
-        if (!grow_again(pack, max_depth, &next, &has_changed)) {
+        if (!grow_again(pack, max_depth, next, &has_changed)) {
             return false;
         }
     }
@@ -586,7 +603,7 @@ static void keep_relays(const ranks_t *ranks, trees_t *trees)
 }
 
 static bool pack_ranks(const ranks_t *ranks, unsigned per_rank,
-                       unsigned max_depth, trees_t *trees)
+                       unsigned max_depth, pack_t *pack, trees_t *trees)
 {
     const unsigned count  = ranks->num_ranks * per_rank;
     const unsigned starts = is_thorough(ranks) ? ranks->num_ranks :
@@ -594,11 +611,10 @@ static bool pack_ranks(const ranks_t *ranks, unsigned per_rank,
     double least          = DBL_MAX;
     unsigned shortest     = UINT_MAX;
     unsigned start;
-    pack_t pack;
 
-    init(&pack, ranks, count);
+    init(pack, ranks, count);
     for (start = 0; start < starts; ++start) {
-        if (!pack_from(&pack, start, count, max_depth, &least, &shortest,
+        if (!pack_from(pack, start, count, max_depth, &least, &shortest,
                        trees)) {
             return false;
         }
@@ -728,25 +744,26 @@ static bool is_of_gpus(const ranks_t *ranks)
 /* Pack trees among the GPUs; with enough hops each GPU gets a byte once. Roots
  * of an all-reduce are ranks of each GPU in turn. */
 static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
-                        unsigned per_rank, unsigned max_depth, trees_t *trees)
+                        unsigned per_rank, unsigned max_depth,
+                        uct_cuda_plan_coll_search_t *search, trees_t *trees)
 {
     const unsigned num_gpus = shared->gpus.num_ranks;
     const bool has_root     = uct_cuda_coll_kind(ranks->kind)->has_root;
     const bool is_low       = (max_depth <= LOW_DEPTH);
     const bool are_few      = is_of_gpus(ranks);
+    trees_t *among          = &search->among;
     unsigned t, gpu, root, place, index;
-    trees_t among;
 
     if (!pack_ranks(&shared->gpus, per_rank, is_low ? max_depth : max_depth - 1,
-                    &among)) {
+                    &search->pack, among)) {
         return false;
     }
 
-    trees->algorithm  = among.algorithm;
+    trees->algorithm  = among->algorithm;
     trees->rotates    = false;
-    trees->num_relays = among.num_relays;
-    memcpy(trees->relays, among.relays, sizeof(trees->relays));
-    trees->count      = are_few ? among.count : ranks->num_ranks * per_rank;
+    trees->num_relays = among->num_relays;
+    memcpy(trees->relays, among->relays, sizeof(trees->relays));
+    trees->count      = are_few ? among->count : ranks->num_ranks * per_rank;
     for (t = 0; t < trees->count; ++t) {
         root  = root_of(ranks, t);
         index = are_few ? t :
@@ -754,10 +771,10 @@ static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
                                      shared->gpu[root];
         place = are_few ? t / num_gpus : shared->place[root];
         if (are_few && !has_root) {
-            gpu  = among.trees[t].root;
+            gpu  = among->trees[t].root;
             root = shared->members[gpu][place % shared->count[gpu]];
         }
-        if (!spread_tree(shared, &among.trees[index], ranks->num_ranks, root,
+        if (!spread_tree(shared, &among->trees[index], ranks->num_ranks, root,
                          place, is_low, &trees->trees[t])) {
             return false;
         }
@@ -774,12 +791,14 @@ unsigned uct_cuda_plan_coll_trees_deepest(const ranks_t *ranks)
 }
 
 bool uct_cuda_plan_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
-                                   unsigned max_depth, trees_t *trees)
+                                   unsigned max_depth,
+                                   uct_cuda_plan_coll_search_t *search,
+                                   trees_t *trees)
 {
     sharing_t shared;
 
     if (is_thorough(ranks)) {
-        return pack_ranks(ranks, per_rank, max_depth, trees);
+        return pack_ranks(ranks, per_rank, max_depth, &search->pack, trees);
     }
 
     find_shared(ranks, &shared);
@@ -792,14 +811,17 @@ bool uct_cuda_plan_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
         return false;
     }
     return (shared.gpus.num_ranks == ranks->num_ranks) ?
-                   pack_ranks(ranks, per_rank, max_depth, trees) :
-                   pack_shared(ranks, &shared, per_rank, max_depth, trees);
+                   pack_ranks(ranks, per_rank, max_depth, &search->pack,
+                              trees) :
+                   pack_shared(ranks, &shared, per_rank, max_depth, search,
+                               trees);
 }
 
-double uct_cuda_plan_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
+double uct_cuda_plan_coll_trees_load(const ranks_t *ranks, const trees_t *trees,
+                                     uct_cuda_plan_coll_search_t *search)
 {
+    pack_t *pack = &search->pack;
     ranks_t used = *ranks;
-    pack_t pack;
     unsigned t;
 
     used.num_relays = trees->num_relays;
@@ -807,10 +829,10 @@ double uct_cuda_plan_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
         used.relays[t] = trees->relays[t];
     }
 
-    init(&pack, &used, trees->count);
+    init(pack, &used, trees->count);
     for (t = 0; t < trees->count; ++t) {
-        put_tree(&pack, &trees->trees[t], pack.shard);
+        put_tree(pack, &trees->trees[t], pack->shard);
     }
 
-    return worst(&pack);
+    return worst(pack);
 }

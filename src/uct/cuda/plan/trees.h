@@ -66,6 +66,15 @@ typedef struct {
 } uct_cuda_plan_coll_ranks_t;
 
 
+/** Memory of a search for trees, too large for the stack of a small thread. */
+typedef struct uct_cuda_plan_coll_search uct_cuda_plan_coll_search_t;
+
+
+/** Allocate memory for one search after the other; free() releases it.
+ *  @return NULL: no memory. */
+uct_cuda_plan_coll_search_t *uct_cuda_plan_coll_search_create(void);
+
+
 /** Return the bytes/s of the ports to a switch that all links of a rank's GPU
  *  share, so that detours are useless; 0: there is no switch. */
 double
@@ -113,12 +122,14 @@ void uct_cuda_plan_coll_trees_flat(const uct_cuda_plan_coll_ranks_t *ranks,
  */
 bool uct_cuda_plan_coll_trees_pack(const uct_cuda_plan_coll_ranks_t *ranks,
                                    unsigned per_rank, unsigned max_depth,
+                                   uct_cuda_plan_coll_search_t *search,
                                    uct_cuda_plan_coll_trees_t *trees);
 
 
 /** Return the load of the fullest link, seconds for each byte of the data. */
 double uct_cuda_plan_coll_trees_load(const uct_cuda_plan_coll_ranks_t *ranks,
-                                     const uct_cuda_plan_coll_trees_t *trees);
+                                     const uct_cuda_plan_coll_trees_t *trees,
+                                     uct_cuda_plan_coll_search_t *search);
 
 
 END_C_DECLS

@@ -106,18 +106,17 @@ void uct_cuda_run_schedule_destroy(uct_cuda_run_schedule_t *schedule)
     free(schedule);
 }
 
-static void schedule_number(uct_cuda_run_schedule_t *schedule,
+/* Number all steps. @a counts: of each queue of each rank, zeros at first */
+static void schedule_number(uct_cuda_run_schedule_t *schedule, uint32_t *counts,
                             number_t *numbers)
 {
-    uint32_t counts[UCT_CUDA_PLAN_COLL_MAX_RANKS]
-                   [UCT_CUDA_PLAN_COLL_MAX_QUEUES];
+    const unsigned num_queues = schedule->plan.num_queues;
     const uct_cuda_plan_step_t *step;
     uint32_t i;
 
-    memset(counts, 0, sizeof(counts));
     for (i = 0; i < schedule->plan.list.num_steps; ++i) {
         step               = &schedule->plan.list.steps[i];
-        numbers[i].ordinal = ++counts[step->rank][step->queue];
+        numbers[i].ordinal = ++counts[step->rank * num_queues + step->queue];
         numbers[i].own     = (step->rank == schedule->rank) ?
                                      schedule->num_steps++ :
                                      NO_STEP;
@@ -220,10 +219,13 @@ ucs_status_t uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan,
     uct_cuda_run_schedule_t *schedule = calloc(1, sizeof(*schedule));
     number_t *numbers                 = malloc((plan->list.num_steps + 1) *
                                                sizeof(*numbers));
+    uint32_t *counts                  = calloc(plan->num_ranks *
+                                               plan->num_queues + 1,
+                                               sizeof(*counts));
     ucs_status_t status              = UCS_ERR_NO_MEMORY;
     uint32_t i;
 
-    if ((schedule == NULL) || (numbers == NULL)) {
+    if ((schedule == NULL) || (numbers == NULL) || (counts == NULL)) {
         uct_cuda_plan_coll_release(plan);
         free(schedule);
         goto out;
@@ -232,7 +234,7 @@ ucs_status_t uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan,
     schedule->plan = *plan;
     schedule->rank = rank;
     memset(plan, 0, sizeof(*plan));
-    schedule_number(schedule, numbers);
+    schedule_number(schedule, counts, numbers);
     schedule->steps = calloc(schedule->num_steps + 1, sizeof(*schedule->steps));
     schedule->local  = calloc(schedule->plan.list.num_waits + 1,
                               sizeof(*schedule->local));
@@ -256,6 +258,7 @@ ucs_status_t uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan,
     status      = UCS_OK;
 
 out:
+    free(counts);
     free(numbers);
     return status;
 }

@@ -19,6 +19,9 @@
 
 #define MAX_CPUS 8192
 
+/* Path of a control group, and space for a file's name */
+#define FOLDER_MAX (PATH_MAX + 32)
+
 /* Larger than one cpu_set_t: the system fills no mask that is too small */
 typedef struct {
     cpu_set_t sets[MAX_CPUS / CPU_SETSIZE];
@@ -40,25 +43,31 @@ static bool mask_has(const mask_t *mask, int cpu)
     return CPU_ISSET_S(cpu, sizeof(*mask), mask->sets);
 }
 
+/* Read a file of a folder. @a folder: its path, with space behind it */
+static void read_in(char folder[FOLDER_MAX], const char *name, char text[64])
+{
+    const size_t length = strlen(folder);
+
+    snprintf(folder + length, FOLDER_MAX - length, "/%s", name);
+    (void)uct_cuda_file_text(folder, text, 64);
+    folder[length] = '\0';
+}
+
 /* Return the quota of one group; 0: no limit. The two layouts use different
  * files. */
-static unsigned group_quota(const char *folder, bool is_v1)
+static unsigned group_quota(char folder[FOLDER_MAX], bool is_v1)
 {
     long long quota = 0, period = 0;
-    char path[PATH_MAX + 32];
     char text[64];
 
     if (is_v1) {
-        snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder);
-        (void)uct_cuda_file_text(path, text, sizeof(text));
+        read_in(folder, "cpu.cfs_quota_us", text);
         quota = atoll(text);
-        snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
-        (void)uct_cuda_file_text(path, text, sizeof(text));
+        read_in(folder, "cpu.cfs_period_us", text);
         period = atoll(text);
     } else {
         /* "max 100000" means no limit */
-        snprintf(path, sizeof(path), "%s/cpu.max", folder);
-        (void)uct_cuda_file_text(path, text, sizeof(text));
+        read_in(folder, "cpu.max", text);
         if (sscanf(text, "%lld %lld", &quota, &period) != 2) {
             return 0;
         }
@@ -80,13 +89,13 @@ static unsigned path_quota(const char *root, const char *group, size_t length,
                            bool is_v1)
 {
     unsigned least = 0;
-    char folder[PATH_MAX];
+    char folder[FOLDER_MAX];
     size_t root_length;
     char *end;
 
     root_length = (size_t)snprintf(folder, sizeof(folder), "%s%s%.*s", root,
                                    is_v1 ? "/cpu" : "", (int)length, group);
-    if (root_length >= sizeof(folder)) {
+    if (root_length >= PATH_MAX) {
         return 0;
     }
 
@@ -137,8 +146,8 @@ unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups)
 
 void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
 {
-    unsigned char claims[MAX_CPUS] = {0};
-    double sum                     = 0;
+    unsigned char *claims = calloc(MAX_CPUS, 1); /* of each processor */
+    double sum            = 0;
     mask_t own, other;
     unsigned quota, i;
     char groups[4096];
@@ -147,7 +156,7 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
     /* the process's mask, used for new threads: the calling thread may be bound
      * elsewhere */
     (void)mask_get(getpid(), &own);
-    for (i = 0; (i < count) && (i < UCHAR_MAX); ++i) {
+    for (i = 0; (claims != NULL) && (i < count) && (i < UCHAR_MAX); ++i) {
         if (((pid_t)pids[i] == getpid()) ||
             !mask_get((pid_t)pids[i], &other)) {
             continue;
@@ -159,8 +168,11 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
     }
 
     for (cpu = 0; cpu < MAX_CPUS; ++cpu) {
-        sum += mask_has(&own, cpu) ? 1.0 / (1 + claims[cpu]) : 0;
+        sum += !mask_has(&own, cpu) ? 0 :
+               (claims == NULL)     ? 1 :
+                                      1.0 / (1 + claims[cpu]);
     }
+    free(claims);
 
     /* processes of one job share a group */
     (void)uct_cuda_file_text("/proc/self/cgroup", groups, sizeof(groups));
