@@ -411,7 +411,7 @@ def show_query(domain, key, address, size):
             'from its start' if base == address else
             'from address 0' if base == 0 else
             'from %+d' % (base - address),
-            'the bytes asked about' if attr.get('alloc_length') == size else
+            'the queried bytes' if attr.get('alloc_length') == size else
             '%d KiB' % (attr.get('alloc_length') >> 10),
             'registrable' if attr.get('mem_flags', u8) == 1 else
             'not registrable' if attr.get('mem_flags', u8) == 0 else
