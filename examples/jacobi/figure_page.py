@@ -27,8 +27,8 @@ NAMES = {'one': 'one path', '2/streams': 'two GPU paths, streams',
          '2/graph': 'two GPU paths, graphs',
          '3/streams': 'three GPU paths, streams',
          '3/graph': 'three GPU paths, graphs',
-         'auto-no-host': 'as it comes, no host path',
-         'auto': 'as it comes', 'stock': "stock UCX's own module"}
+         'auto-no-host': 'default settings, no host path',
+         'auto': 'default settings', 'stock': "stock UCX's own module"}
 COLORS = {'one': '#888', '2/streams': '#1f77b4', '2/graph': '#d62728',
           '3/streams': '#17becf', '3/graph': '#ff7f0e',
           'auto-no-host': '#2ca02c', 'auto': '#9467bd', 'stock': '#000'}

@@ -311,10 +311,11 @@ def section(data, path, number):
 
 def write(files, path):
     """Write the page of several files to `path`, and the plots beside it."""
-    out = ['# All-reduce of GPU buffers', '',
+    where = ' on emulated nodes' if all(modelled(data) for data in files) else ''
+    out = ['# All-reduce of GPU buffers' + where, '',
            'This page is for readers who want to know how fast an all-reduce of '
-           'GPU buffers is. `test/omb/allreduce` writes it from its files; do not '
-           'edit it.', ''] + LEGEND
+           'GPU buffers is%s. `test/omb/allreduce` writes it from its files; do '
+           'not edit it.' % where, ''] + LEGEND
     if any(modelled(data) for data in files):
         out += MODELLED
     for number, data in enumerate(files):

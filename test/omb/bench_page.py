@@ -82,7 +82,7 @@ def summary(data, cells):
     out = []
     if judged:
         pairs = [len(cell.ratios) for cell in judged.values()]
-        out += ['- %d cells judged, %d of them lose; pairs a cell: %d to %d, '
+        out += ['- %d cells compared, %d of them lose; pairs a cell: %d to %d, '
                 'median %g' % (len(judged), len(lost), min(pairs), max(pairs),
                                statistics.median(pairs)),
                 '- geometric mean of all ratios: **%.3f**'
@@ -97,7 +97,7 @@ def summary(data, cells):
             for benchmark, ratios in means.items()))
             for memory, means in parts.items()]
     if unclaimed:
-        out.append('- %d cells not judged: an iteration takes less than 100 us '
+        out.append('- %d cells not compared: an iteration takes less than 100 us '
                    'of modelled time, of which the processor that runs the '
                    'emulation has too large a part' % unclaimed)
     if void:
@@ -321,7 +321,8 @@ def write(data, path):
         'modelled' if modelled else 'measured', title_of(first), first['ucx'],
         first['date'])
     machines = list(dict.fromkeys(run['machine'] for run in data.runs))
-    out = ['# Ours against %s on %s' % (NAMES[base], title_of(first)), '',
+    out = ['# Ours against %s on %s: %d cells' % (
+               NAMES[base], title_of(first), len(judged_of(main, cells))), '',
            'This page is for readers who want to know which messages get faster '
            'with the module, and by how much. *%s*%s; `test/omb/bench` makes it, do not '
            'edit it.' % (
