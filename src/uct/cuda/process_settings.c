@@ -21,7 +21,7 @@ static struct {
 
 static void put_in_force(const uct_cuda_settings_t *settings)
 {
-    const uct_cuda_coll_config_t said = process.in_force.collectives;
+    const uct_cuda_coll_config_t first = process.in_force.collectives;
 
     process.in_force = *settings;
     __atomic_store_n(&process.host_zcopy, settings->host_zcopy,
@@ -33,7 +33,7 @@ static void put_in_force(const uct_cuda_settings_t *settings)
         process.has_collectives = true;
         uct_cuda_coll_configure(&settings->collectives);
     } else {
-        process.in_force.collectives = said;
+        process.in_force.collectives = first;
     }
 }
 

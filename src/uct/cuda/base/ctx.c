@@ -22,8 +22,9 @@
 /* Longest wait for an idle GPU. Falling back takes milliseconds, too. */
 #define WAIT_NS (2 * 1000 * 1000)
 
-/* Time after a wait in vain in which waits last UCT_CUDA_CTX_ANSWER_NS only */
-#define IN_VAIN_NS (100 * 1000 * 1000)
+/* Time after a wait that timed out in which waits last UCT_CUDA_CTX_ANSWER_NS
+ * only */
+#define SHORT_WAITS_NS (100 * 1000 * 1000)
 
 
 typedef enum {
@@ -708,7 +709,7 @@ bool uct_cuda_ctx_wait_idle(uint64_t *busy_p)
 {
     const uint64_t before = __atomic_load_n(busy_p, __ATOMIC_RELAXED);
     const bool has_waited = (before != 0) &&
-                            (uct_cuda_now_ns() - before < IN_VAIN_NS);
+                            (uct_cuda_now_ns() - before < SHORT_WAITS_NS);
 
     if (uct_cuda_ctx_is_idle(has_waited ? UCT_CUDA_CTX_ANSWER_NS :
                                           WAIT_NS)) {

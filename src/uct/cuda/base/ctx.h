@@ -118,21 +118,23 @@ void uct_cuda_ctx_pop(void);
  * returns. Work that runs longer may be waiting for the program.
  *
  * While a blocking stream is under capture, the answer is true without a query:
- * a program that captures lets the GPU work by itself. The query invalidates
- * every capture of other streams in the context, in whatever mode, so it must
- * be called rarely. After that, and for the next 10 s, the answer is true as
- * well. Drivers before CUDA 12.5 cannot tell: true.
+ * the module assumes that such a program has queued no work that waits for it.
+ * The query invalidates every capture of other streams in the context, in
+ * whatever mode, so it must be called rarely. After that, and for the next
+ * 10 s, the answer is true as well. Drivers before CUDA 12.5 do not report it:
+ * true.
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 
 /**
- * Wait until the current context is idle: for 2 ms, but for 0.1 ms within 0.1 s
- * after a wait in vain, as a program may keep its GPU busy in each call. Ask
- * this before a driver call that waits for all work of the context (loading a
- * kernel, closing a mapping), since that work may wait for the program.
+ * Wait until the current context is idle, for 2 ms at most. Within 0.1 s after
+ * a wait that timed out, wait for 0.1 ms at most: a program may keep its GPU
+ * busy in each call. Use this before a driver call that waits for all work of
+ * the context (loading a kernel, closing a mapping), since that work may wait
+ * for the program.
  *
- * @param busy_p  Time of the last wait in vain, ns; 0: none. Threads may share
- *                it.
+ * @param busy_p  Time of the last wait that timed out, ns; 0: none. Threads may
+ *                share it.
  *
  * @return As uct_cuda_ctx_is_idle().
  */
@@ -145,7 +147,7 @@ bool uct_cuda_ctx_was_busy(void);
 
 /**
  * Let copies of @a device's context access memory of @a peer. Both contexts
- * must be retained. Asks the driver once for each pair. For contexts and
+ * must be retained. Queries the driver once for each pair. For contexts and
  * programs of the module.
  *
  * @return UCS_OK; UCS_ERR_UNREACHABLE: not possible in hardware (remembered,
@@ -163,7 +165,7 @@ ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
  * that enables it meanwhile.
  *
  * @param memory  Memory of @a peer to be accessed.
- * @param ours_p  The module has enabled it, for good; otherwise the program may
+ * @param ours_p  The module has enabled it, permanently; else the program may
  *                change it at any time.
  * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also if the
  *         program has not enabled it (debug message).

@@ -233,8 +233,9 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
 
 #define UCT_CUDA_DRIVER_MEMBER(_name, _symbol, _args) CUresult(*_name) _args;
 
-/** The driver's functions. Members carry cuda.h's names. Those that would break
- *  the program's captures go by way of uct_cuda_capture_wrap(). */
+/** The driver's functions. Members carry cuda.h's names.
+ *  uct_cuda_capture_wrap() wraps those that would invalidate the program's
+ *  captures. */
 typedef struct uct_cuda_driver {
     UCT_CUDA_DRIVER_FUNCTIONS(UCT_CUDA_DRIVER_MEMBER, UCT_CUDA_DRIVER_MEMBER)
 } uct_cuda_driver_t;

@@ -36,7 +36,7 @@ static bool is_supported_by_driver(void)
            is_supported;
 }
 
-static bool ask_nvml(fabric_info_t *info)
+static bool query_nvml(fabric_info_t *info)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const uct_cuda_nvml_t *nvml     = uct_cuda_nvml_get();
@@ -58,7 +58,7 @@ bool uct_cuda_fabric_find(uct_cuda_fabric_t *fabric)
 
     memset(fabric, 0, sizeof(*fabric));
     memset(&info, 0, sizeof(info));
-    if (!is_supported_by_driver() || !ask_nvml(&info)) {
+    if (!is_supported_by_driver() || !query_nvml(&info)) {
         return false;
     }
 

@@ -12,7 +12,8 @@
 #define ATTRIBUTE_HOST_NUMA_ID ((CUdevice_attribute)134)
 
 
-static int ask_attribute(int device, CUdevice_attribute attribute, int unknown)
+static int
+query_attribute(int device, CUdevice_attribute attribute, int unknown)
 {
     int value = unknown;
 
@@ -20,7 +21,7 @@ static int ask_attribute(int device, CUdevice_attribute attribute, int unknown)
     return value;
 }
 
-static void ask_gpu(uct_cuda_wiring_t *wiring, int device, bool details)
+static void query_gpu(uct_cuda_wiring_t *wiring, int device, bool details)
 {
     uct_cuda_wiring_gpu_t *gpu = &wiring->gpus[device];
     char text[32]              = "";
@@ -45,17 +46,17 @@ static void ask_gpu(uct_cuda_wiring_t *wiring, int device, bool details)
         (void)UCT_CUDA_CALL_NOLOG(cuDeviceTotalMem, &gpu->memory, device);
     }
 
-    major     = ask_attribute(device,
+    major     = query_attribute(device,
                               CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-    minor     = ask_attribute(device,
+    minor     = query_attribute(device,
                               CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
     gpu->sm   = 10 * major + minor;
     gpu->numa = uct_cuda_wiring_numa(wiring,
-                                     ask_attribute(device,
+                                     query_attribute(device,
                                                    ATTRIBUTE_HOST_NUMA_ID, -1));
 }
 
-static int ask_p2p(CUdevice_P2PAttribute attribute, int from, int to)
+static int query_p2p(CUdevice_P2PAttribute attribute, int from, int to)
 {
     int value = 0;
 
@@ -66,7 +67,7 @@ static int ask_p2p(CUdevice_P2PAttribute attribute, int from, int to)
 }
 
 static void
-ask_pair(uct_cuda_wiring_t *wiring, int from, int to, bool details)
+query_pair(uct_cuda_wiring_t *wiring, int from, int to, bool details)
 {
     int can = 0;
 
@@ -78,10 +79,11 @@ ask_pair(uct_cuda_wiring_t *wiring, int from, int to, bool details)
 
     wiring->access[from][to]  = true;
     wiring->atomics[from][to] =
-            ask_p2p(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to);
+            query_p2p(CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from,
+                      to);
     if (details) {
         wiring->rank[from][to] =
-                ask_p2p(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to);
+                query_p2p(CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to);
     }
 }
 
@@ -103,13 +105,13 @@ ucs_status_t uct_cuda_wiring_read_driver(uct_cuda_wiring_t *wiring,
 
     wiring->num_gpus = count;
     for (i = 0; i < count; ++i) {
-        ask_gpu(wiring, i, details);
+        query_gpu(wiring, i, details);
     }
 
     for (i = 0; i < count; ++i) {
         for (j = 0; j < count; ++j) {
             if (i != j) {
-                ask_pair(wiring, i, j, details);
+                query_pair(wiring, i, j, details);
             }
         }
     }

@@ -173,7 +173,7 @@ static bool find_device(const uct_cuda_bus_id_t *bus_id, char path[PATH_MAX])
  *       root       root port    switch: up   and down     GPU
  * A switch is two devices, of which the upper one stands for it.
  */
-static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
+static bool read_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
 {
     uct_cuda_bus_id_t ids[MAX_DEPTH + 1];
     size_t ends[MAX_DEPTH + 1]; /* of the path of each device */
@@ -268,7 +268,7 @@ static void for_each(const char *list, uct_cuda_wiring_t *wiring)
 
 /* Find NUMA nodes with processors; on some machines GPU memory has NUMA nodes,
  * too; they are unsuitable for staging */
-static void ask_numa(uct_cuda_wiring_t *wiring)
+static void read_numa(uct_cuda_wiring_t *wiring)
 {
     char path[PATH_MAX];
     char line[2048];
@@ -301,10 +301,10 @@ void uct_cuda_wiring_read_host(uct_cuda_wiring_t *wiring)
 {
     int i;
 
-    ask_numa(wiring);
+    read_numa(wiring);
     wiring->has_pci = true;
     for (i = 0; i < wiring->num_gpus; ++i) {
-        if (!ask_gpu(wiring, &wiring->gpus[i])) {
+        if (!read_gpu(wiring, &wiring->gpus[i])) {
             uct_cuda_debug("sysfs has no GPU %04x:%02x:%02x.%x",
                            wiring->gpus[i].bus_id.domain,
                            wiring->gpus[i].bus_id.bus,

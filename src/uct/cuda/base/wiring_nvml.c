@@ -54,8 +54,8 @@ static bool find_handle(const uct_cuda_nvml_t *nvml,
     return true;
 }
 
-static void ask_pcie(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
-                     uct_cuda_wiring_gpu_t *gpu)
+static void query_pcie(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
+                       uct_cuda_wiring_gpu_t *gpu)
 {
     uct_cuda_wiring_pcie_t pcie;
     unsigned generation, width;
@@ -96,28 +96,28 @@ typedef struct {
     unsigned c2c;      /* NVLink-C2C */
 } nvlink_fields_t;
 
-static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
-                                         nvmlDevice_t device)
+static nvlink_fields_t query_nvlink_fields(const uct_cuda_nvml_t *nvml,
+                                           nvmlDevice_t device)
 {
     nvlink_fields_t result = {0};
     struct {
         unsigned id;
         unsigned *value;
-    } asked[] = {
+    } wanted[] = {
         {NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON, &result.mbps},
         {NVML_FI_DEV_NVLINK_LINK_COUNT, &result.count},
         {NVML_FI_DEV_NVSWITCH_CONNECTED_LINK_COUNT, &result.switched},
         {FIELD_C2C_COUNT, &result.c2c},
     };
     enum {
-        NUM_FIELDS = sizeof(asked) / sizeof(asked[0])
+        NUM_FIELDS = sizeof(wanted) / sizeof(wanted[0])
     };
     nvmlFieldValue_t fields[NUM_FIELDS];
     int i;
 
     memset(fields, 0, sizeof(fields));
     for (i = 0; i < NUM_FIELDS; ++i) {
-        fields[i].fieldId = asked[i].id;
+        fields[i].fieldId = wanted[i].id;
     }
 
     if ((nvml->nvmlDeviceGetFieldValues == NULL) ||
@@ -128,7 +128,7 @@ static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
 
     for (i = 0; i < NUM_FIELDS; ++i) {
         if (fields[i].nvmlReturn == NVML_SUCCESS) {
-            *asked[i].value = fields[i].value.uiVal;
+            *wanted[i].value = fields[i].value.uiVal;
         }
     }
 
@@ -136,8 +136,8 @@ static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
 }
 
 /* Count the active NVLink-C2C links */
-static void ask_c2c(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
-                    unsigned count, uct_cuda_wiring_gpu_t *gpu)
+static void query_c2c(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
+                      unsigned count, uct_cuda_wiring_gpu_t *gpu)
 {
     nvmlFieldValue_t fields[2 * C2C_MAX_LINKS];
     unsigned i;
@@ -168,9 +168,9 @@ static void ask_c2c(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
 }
 
 /* Find the far end of an NVLink */
-static void ask_nvlink(const uct_cuda_nvml_t *nvml,
-                       const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
-                       unsigned link, uct_cuda_wiring_gpu_t *gpu)
+static void query_nvlink(const uct_cuda_nvml_t *nvml,
+                         const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
+                         unsigned link, uct_cuda_wiring_gpu_t *gpu)
 {
     nvmlIntNvLinkDeviceType_t type = NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
     uct_cuda_wiring_end_t end      = UCT_CUDA_WIRING_UNKNOWN;
@@ -205,18 +205,18 @@ static void ask_nvlink(const uct_cuda_nvml_t *nvml,
     uct_cuda_wiring_add_nvlink(gpu, end, peer, &bus_id);
 }
 
-static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
-                        const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
-                        bool details, uct_cuda_wiring_gpu_t *gpu)
+static void query_nvlinks(const uct_cuda_nvml_t *nvml,
+                          const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
+                          bool details, uct_cuda_wiring_gpu_t *gpu)
 {
     const uct_cuda_bus_id_t nowhere = {0};
     bool is_version_known           = false;
     unsigned most                   = NVLINK_MAX_LINKS;
-    const nvlink_fields_t fields    = ask_nvlink_fields(nvml, device);
+    const nvlink_fields_t fields    = query_nvlink_fields(nvml, device);
     nvmlEnableState_t state;
     unsigned link;
 
-    ask_c2c(nvml, device, fields.c2c, gpu);
+    query_c2c(nvml, device, fields.c2c, gpu);
 
     /* a GPU without NVLink reports no state for its first link */
     if ((nvml->nvmlDeviceGetNvLinkState == NULL) ||
@@ -255,7 +255,7 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
             uct_cuda_wiring_add_nvlink(gpu, UCT_CUDA_WIRING_SWITCH,
                                        UCT_CUDA_WIRING_NONE, &nowhere);
         } else {
-            ask_nvlink(nvml, wiring, device, link, gpu);
+            query_nvlink(nvml, wiring, device, link, gpu);
         }
     }
 }
@@ -294,11 +294,11 @@ void uct_cuda_wiring_read_nvml(uct_cuda_wiring_t *wiring, bool details)
         /* 2.6 ms for each GPU (H200), for data usually in sysfs */
         if ((wiring->gpus[i].pcie.generation == 0) ||
             uct_cuda_wiring_believe(&wiring->gpus[i], &pcie)) {
-            ask_pcie(nvml, devices[i], &wiring->gpus[i]);
+            query_pcie(nvml, devices[i], &wiring->gpus[i]);
         }
         wiring->gpus[i].is_mig = is_mig(nvml, devices[i]);
         if (!wiring->gpus[i].is_mig) {
-            ask_nvlinks(nvml, wiring, devices[i], details, &wiring->gpus[i]);
+            query_nvlinks(nvml, wiring, devices[i], details, &wiring->gpus[i]);
         }
     }
 

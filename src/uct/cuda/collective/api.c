@@ -40,7 +40,7 @@ _Static_assert(sizeof(remote_t) <= UCT_CUDA_COLL_API_HANDLE,
 
 _Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_PLAN_COLL_MAX_RANKS) &&
                        (UCT_CUDA_COLL_API_NAME == UCT_CUDA_NODE_SEGMENT_NAME),
-               "what is said outside is what is meant inside");
+               "the interface and the module disagree");
 
 
 static int api_segment_open(unsigned rank, unsigned size,

@@ -78,7 +78,7 @@ void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
  * Add a block in the same allocations as the previous one, with a few
  * comparisons. The first such block of an allocation costs a driver call.
  *
- * @param has_more  Others certainly follow.
+ * @param has_more  At least one more block follows.
  *
  * @param is_next  Block of a list whose buffers were all checked when its first
  *                 block was added.
@@ -97,7 +97,7 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
  * @param copy      Copy with its local end located. If that memory belongs to
  *                  no context, the caller synchronizes the next block put from
  *                  it (base/memory.h).
- * @param has_more  Others certainly follow, so the first one waits for them,
+ * @param has_more  At least one more block follows, so the first one waits,
  *                  too.
  * @return UCS_INPROGRESS: added, and its completion will be called;
  *         UCS_ERR_UNSUPPORTED: post it by itself (all collected blocks were

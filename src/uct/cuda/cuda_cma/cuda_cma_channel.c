@@ -86,7 +86,7 @@ struct uct_cuda_cma_channel {
     uint64_t             replaced;
     uint32_t             heartbeat;       /* of the server at its last change */
     uint64_t             heartbeat_time;  /* time of that change, ns; or 0 */
-    uint64_t             asked;           /* last liveness check, ns */
+    uint64_t             checked;         /* last liveness check, ns */
     uct_cuda_cma_keys_t  keys;
     /* serials of the keys in the control block */
     uint32_t             announced[UCT_CUDA_CMA_KEYS];
@@ -305,11 +305,11 @@ static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
  * too, but without a sign that the driver has finished. */
 static bool is_gone(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
-    if (channel->is_gone || (now - channel->asked < ALIVE_NS)) {
+    if (channel->is_gone || (now - channel->checked < ALIVE_NS)) {
         return channel->is_gone;
     }
 
-    channel->asked = now;
+    channel->checked = now;
     switch (uct_cuda_cma_peer_state(channel->peer)) {
     case UCT_CUDA_CMA_PEER_ENDED:
         channel->is_gone = true;

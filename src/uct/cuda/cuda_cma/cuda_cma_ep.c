@@ -18,9 +18,9 @@
 #include <string.h>
 
 
-/* Time until a server is asked again for a channel, ns: it may have freed a
- * slot */
-#define ASK_NS (1000ul * 1000 * 1000)
+/* Time until a server gets another request for a channel, ns: it may have freed
+ * a slot */
+#define REQUEST_NS (1000ul * 1000 * 1000)
 
 
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
@@ -55,12 +55,12 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
     }
 
     ep       = (uct_cuda_cma_ep_t*)*ep_p;
-    ep->addr    = addr;
-    ep->peer    = peer;
-    ep->keys    = NULL;
-    ep->last    = NULL;
-    ep->channel = NULL;
-    ep->asked   = 0;
+    ep->addr      = addr;
+    ep->peer      = peer;
+    ep->keys      = NULL;
+    ep->last      = NULL;
+    ep->channel   = NULL;
+    ep->requested = 0;
     return UCS_OK;
 }
 
@@ -165,10 +165,10 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
 {
     const uint64_t now = (ep->channel == NULL) ? uct_cuda_now_ns() : 0;
 
-    if ((ep->channel == NULL) && (now - ep->asked >= ASK_NS)) {
-        ep->asked   = now;
-        ep->channel = uct_cuda_cma_channel_open(&ep_iface(ep)->channels,
-                                                ep->peer, &rkey->server);
+    if ((ep->channel == NULL) && (now - ep->requested >= REQUEST_NS)) {
+        ep->requested = now;
+        ep->channel   = uct_cuda_cma_channel_open(&ep_iface(ep)->channels,
+                                                  ep->peer, &rkey->server);
     }
 
     return (ep->channel == NULL) ?

@@ -26,7 +26,7 @@ typedef struct {
     uct_cuda_cma_keys_t *keys;
     uct_cuda_cma_key_t  *last; /**< Last one used of keys, or NULL */
     uct_cuda_cma_channel_t *channel; /**< To the peer's server, or NULL */
-    uint64_t            asked;  /**< Last request for a channel, ns; or 0 */
+    uint64_t            requested; /**< Last request for a channel, ns; or 0 */
 } uct_cuda_cma_ep_t;
 
 

@@ -192,7 +192,7 @@ static const uct_abi_md_ops_t md_ops = {
 /* Parse the collectives' variables. An invalid value costs a warning, once in a
  * process, and the default is used. */
 static void
-read_collectives(const ipc_md_config_t *config, uct_cuda_coll_config_t *said)
+read_collectives(const ipc_md_config_t *config, uct_cuda_coll_config_t *result)
 {
     static bool is_logged;
     uct_cuda_plan_ternary_t is_on = UCT_CUDA_PLAN_AUTO;
@@ -200,18 +200,18 @@ read_collectives(const ipc_md_config_t *config, uct_cuda_coll_config_t *said)
                                                        &is_on);
     const bool is_wrong_algorithm =
             uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
-                                          &said->algorithm) !=
+                                          &result->algorithm) !=
             UCS_OK;
 
-    said->is_on       = (is_on == UCT_CUDA_PLAN_NO)  ? 0 :
-                        (is_on == UCT_CUDA_PLAN_YES) ? 2 :
-                                                       1;
-    said->multipath   = (config->collectives_multipath <= UCT_ABI_YES) ?
-                                config->collectives_multipath :
-                                UCT_CUDA_PLAN_COLL_AUTO;
-    said->logs_waits = config->collectives_waits;
+    result->is_on      = (is_on == UCT_CUDA_PLAN_NO)  ? 0 :
+                         (is_on == UCT_CUDA_PLAN_YES) ? 2 :
+                                                        1;
+    result->multipath  = (config->collectives_multipath <= UCT_ABI_YES) ?
+                                 config->collectives_multipath :
+                                 UCT_CUDA_PLAN_COLL_AUTO;
+    result->logs_waits = config->collectives_waits;
     if (is_wrong_algorithm) {
-        (void)uct_cuda_coll_algorithm_parse("auto", &said->algorithm);
+        (void)uct_cuda_coll_algorithm_parse("auto", &result->algorithm);
     }
 
     if ((!is_wrong && !is_wrong_algorithm) ||

@@ -273,7 +273,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
 
     if (status == UCS_INPROGRESS) {
         return (*absent == UCT_CUDA_RUN_ABSENT_ALL) ? UCT_CUDA_MP_GIVE_UP :
-                                                     UCT_CUDA_MP_ASK_AGAIN;
+                                                     UCT_CUDA_MP_REPLAN;
     }
 
     if (status == UCS_OK) {
@@ -284,7 +284,7 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
     /* each new plan has fewer paths, so the caller's loop ends */
     if (status != UCS_OK) {
         constrain_path(core, &failed, status);
-        return UCT_CUDA_MP_ASK_AGAIN;
+        return UCT_CUDA_MP_REPLAN;
     }
 
     if (core->full == 0) {
@@ -301,5 +301,5 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
     }
 
     refuse_path(core, &failed, memory->allocation);
-    return UCT_CUDA_MP_ASK_AGAIN;
+    return UCT_CUDA_MP_REPLAN;
 }

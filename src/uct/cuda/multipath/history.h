@@ -12,8 +12,8 @@
  * one at least 2 ms later. Contention of this interval and the previous one
  * counts. So the history forgets contention after two consecutive exchanges
  * without it, however long the pauses are, but not because one transfer is
- * late. A pair alone from now on has all relays again with its third message,
- * or after 4 ms of shorter ones.
+ * late. If the others stop, a pair gets all relays back with its third
+ * message, or after 4 ms of shorter messages.
  *
  * The condition for the host path is stricter. If two crossing transfers both
  * use it, both become slower, and preparing it delays the program's driver

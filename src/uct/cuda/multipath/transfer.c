@@ -125,7 +125,7 @@ static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
     const uct_cuda_end_t src        = request->src_end;
     const uct_cuda_end_t dst        = request->dst_end;
     uct_cuda_plan_t *plan           = &core->plan;
-    uct_cuda_mp_acquired_t acquired = UCT_CUDA_MP_ASK_AGAIN;
+    uct_cuda_mp_acquired_t acquired = UCT_CUDA_MP_REPLAN;
     uct_cuda_plan_knowledge_t know;
     uint64_t begin;
 
@@ -138,7 +138,7 @@ static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
     know.numa      = (request->host_numa != UCT_CUDA_TOPO_NO_NUMA) ?
                              &request->host_numa :
                              NULL;
-    while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
+    while (acquired == UCT_CUDA_MP_REPLAN) {
         know.absent |= core->absent | core->full;
         uct_cuda_plan_make(&know, src, dst, size, plan);
         log_plan(core, request);
@@ -151,7 +151,7 @@ static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
         uct_cuda_debug("%s, after %.1f us",
                        (acquired == UCT_CUDA_MP_ACQUIRED) ?
                                "resources ready" :
-                       (acquired == UCT_CUDA_MP_ASK_AGAIN) ?
+                       (acquired == UCT_CUDA_MP_REPLAN) ?
                                "resources missing, trying another plan" :
                                "resources not ready, using one path",
                        phase_us(begin));

@@ -30,14 +30,14 @@ typedef struct {
     uct_cuda_node_handle_t handle;
     uint32_t               generation;
     uint32_t               is_valid;
-} shown_t;
+} export_t;
 
 typedef struct {
     uint64_t phases[UCT_CUDA_NODE_PHASE_LAST] LINE_ALIGNED;
 } progress_t;
 
-/* An announcement is written and read word by word; the first word is @a
- * said */
+/* An announcement is written and read word by word; the first word is its
+ * stamp */
 #define POST_WORDS (sizeof(uct_cuda_node_announcement_t) / sizeof(uint64_t))
 
 typedef struct {
@@ -49,7 +49,7 @@ typedef struct {
     uint32_t             is_gone;
     uint8_t              gpu[16];
     uint64_t             steps[UCT_CUDA_PLAN_COLL_MAX_QUEUES] LINE_ALIGNED;
-    shown_t              exports[UCT_CUDA_NODE_CONTROL_EXPORTS] LINE_ALIGNED;
+    export_t             exports[UCT_CUDA_NODE_CONTROL_EXPORTS] LINE_ALIGNED;
 } rank_t;
 
 /* Lowest bit of the word @a queued. Set: the word's number is the first call
@@ -369,7 +369,7 @@ uint32_t uct_cuda_node_control_export(uct_cuda_node_control_t *control,
                                       unsigned index,
                                       const uct_cuda_node_handle_t *handle)
 {
-    shown_t *export = &control_self(control)->exports[index];
+    export_t *export = &control_self(control)->exports[index];
 
     export->is_valid = (handle != NULL);
     if (handle != NULL) {
@@ -383,7 +383,7 @@ uct_cuda_node_control_exported(const uct_cuda_node_control_t *control,
                                unsigned rank, unsigned index,
                                uint32_t *generation_p)
 {
-    const shown_t *export =
+    const export_t *export =
             &control->shared->ranks[rank]
                      .exports[index % UCT_CUDA_NODE_CONTROL_EXPORTS];
 

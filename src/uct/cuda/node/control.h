@@ -50,7 +50,7 @@ typedef enum {
 /** Announcement of a rank at the start of a call. */
 typedef struct {
     /** Number of the call and kind; written last */
-    uint64_t                  said;
+    uint64_t                  stamp;
     /** Size by count, or of all blocks if they differ */
     uint64_t                  bytes;
     uint8_t                   kind; /**< uct_cuda_node_announcement_kind_t */
@@ -143,7 +143,7 @@ uct_cuda_node_control_common(uct_cuda_node_control_t *control);
 
 
 /**
- * Announce this rank's arguments of call @a sequence. Ignores post->said.
+ * Announce this rank's arguments of call @a sequence. Ignores post->stamp.
  */
 void uct_cuda_node_control_announce(uct_cuda_node_control_t *control,
                                     uint64_t sequence,

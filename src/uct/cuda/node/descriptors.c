@@ -42,9 +42,9 @@
 
 
 typedef struct {
-    uct_cuda_node_invalidation_t notice; /* of the descriptor asked for */
-    uint64_t                     base;   /* of the handle asked for */
-    uint64_t                     length; /* 0: asks for a descriptor; of the
+    uct_cuda_node_invalidation_t notice; /* of the requested descriptor */
+    uint64_t                     base;   /* of the requested handle */
+    uint64_t                     length; /* 0: for a descriptor; of the
                                             page, if the notice has no slot */
 } request_t;
 
@@ -366,7 +366,7 @@ static bool is_named(int socket)
            (type == SOCK_DGRAM);
 }
 
-/* Send a request. A named socket's queue is short, and many peers may ask at
+/* Send a request. A named socket's queue is short, and many peers may send at
  * the same time: wait for room until the time is over. */
 static bool send_request(int peers_end, const request_t *request, int reply,
                          uint64_t end)
@@ -396,7 +396,7 @@ static unsigned find_silent(uint32_t page_id, uint64_t now)
     return i;
 }
 
-/* Return the time to wait for an exporter; 0: do not ask */
+/* Return the time to wait for an exporter; 0: send no request */
 static uint64_t get_wait(uint32_t page_id, bool has_fallback)
 {
     const uint64_t now = uct_cuda_now_ns();
@@ -446,10 +446,11 @@ static void note_silent(uint32_t page_id)
 }
 
 /* Send a request and wait for the answer, @a wait ns in all. @return Bytes of
- * the answer; 0: the exporter refused or ended; -1: it could not be asked, or
- * did not answer in time. *fd_p is -1 or a descriptor owned by the caller. */
-static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
-                   uint64_t wait, void *data, size_t size, int *fd_p)
+ * the answer; 0: the exporter refused or ended; -1: no connection, or no answer
+ * in time. *fd_p is -1 or a descriptor owned by the caller. */
+static ssize_t
+exchange(int peers_end, uint64_t inode, const request_t *request,
+         uint64_t wait, void *data, size_t size, int *fd_p)
 {
     const uint64_t end = uct_cuda_now_ns() + wait;
     ssize_t received   = -1;
@@ -527,7 +528,7 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
         return -1;
     }
 
-    if ((ask(peers_end, inode, &request, wait, &byte, sizeof(byte), &fd) <=
+    if ((exchange(peers_end, inode, &request, wait, &byte, sizeof(byte), &fd) <=
          0) &&
         (fd >= 0)) {
         close(fd);
@@ -555,7 +556,7 @@ uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
         return UCS_ERR_NOT_CONNECTED;
     }
 
-    received = ask(peers_end, inode, &request, wait, answer, size, &fd);
+    received = exchange(peers_end, inode, &request, wait, answer, size, &fd);
     if (fd >= 0) {
         close(fd);
     }

@@ -305,7 +305,7 @@ page_map(int fd, int32_t pid, const uct_cuda_node_invalidation_t *notice,
 uct_cuda_node_invalidation_view_t *
 uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
                                     const uct_cuda_node_invalidation_t *notice,
-                                    uct_cuda_node_ask_page_t ask)
+                                    uct_cuda_node_fetch_page_t fetch)
 {
     uct_cuda_node_iface_addr_t        self;
     uct_cuda_node_invalidation_view_t *view;
@@ -334,7 +334,7 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
     page = page_map((pid_ns == self.pid_ns) ?
                             uct_cuda_node_file_open(pid, notice->fd, FILE_NAME,
                                                     O_RDONLY) :
-                            ask(pid_ns, pid, notice->page_id),
+                            fetch(pid_ns, pid, notice->page_id),
                     pid, notice, &file);
     if (page == NULL) {
         return NULL;

@@ -93,7 +93,7 @@ bool uct_cuda_node_invalidation_is_over(
 
 /** Gets the page's descriptor from a process of another PID namespace; -1:
  *  none. */
-typedef int (*uct_cuda_node_ask_page_t)(uint64_t pid_ns, int32_t pid,
+typedef int (*uct_cuda_node_fetch_page_t)(uint64_t pid_ns, int32_t pid,
                                         uint32_t page_id);
 
 /**
@@ -106,7 +106,7 @@ typedef int (*uct_cuda_node_ask_page_t)(uint64_t pid_ns, int32_t pid,
 uct_cuda_node_invalidation_view_t *
 uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
                                     const uct_cuda_node_invalidation_t *notice,
-                                    uct_cuda_node_ask_page_t ask);
+                                    uct_cuda_node_fetch_page_t fetch);
 
 /** Release a view. It stays open for the next use, unless purged. */
 void uct_cuda_node_invalidation_view_put(

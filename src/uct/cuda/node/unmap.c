@@ -24,8 +24,8 @@
 /* How to find out whether a GPU is idle. All but REUSE may invalidate a
  * capture. */
 typedef enum {
-    REUSE, /* last answer, while it is recent; ask about the legacy stream */
-    ASK,   /* for UCT_CUDA_CTX_ANSWER_NS */
+    REUSE, /* last answer, while it is recent; query the legacy stream */
+    QUERY, /* for UCT_CUDA_CTX_ANSWER_NS */
     WAIT   /* see uct_cuda_ctx_wait_idle() */
 } query_t;
 
@@ -102,7 +102,7 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
  * to 0.1 ms, a wait up to 2 ms, with the lock held. */
 static bool is_idle(CUcontext context, unsigned long long id, query_t query)
 {
-    static uint64_t in_vain; /* time of the last WAIT in vain, ns */
+    static uint64_t timed_out; /* time of the last WAIT that timed out, ns */
     static struct {
         unsigned long long id;
         uint64_t           when; /* ns */
@@ -122,9 +122,9 @@ static bool is_idle(CUcontext context, unsigned long long id, query_t query)
         return true;
     }
 
-    answer = ((query != WAIT) || uct_cuda_ctx_wait_idle(&in_vain)) &&
+    answer = ((query != WAIT) || uct_cuda_ctx_wait_idle(&timed_out)) &&
              uct_cuda_memory_legacy_is_idle() &&
-             ((query != ASK) || uct_cuda_ctx_is_idle(UCT_CUDA_CTX_ANSWER_NS));
+             ((query != QUERY) || uct_cuda_ctx_is_idle(UCT_CUDA_CTX_ANSWER_NS));
     uct_cuda_ctx_pop();
     if (!answer) {
         busy.id    = id;
@@ -174,7 +174,7 @@ void uct_cuda_node_unmap_due(bool may_query)
                                             UCT_CUDA_NODE_UNMAP_KEPT)) &&
            ((kept.size > part_of(UCT_CUDA_NODE_UNMAP_MAX)) ||
             entry_is_idle(TAILQ_FIRST(&kept.list),
-                          may_query ? ASK : REUSE))) {
+                          may_query ? QUERY : REUSE))) {
         close_kept(TAILQ_FIRST(&kept.list));
     }
 }

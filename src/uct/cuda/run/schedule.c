@@ -17,11 +17,11 @@
 #define NO_STEP UINT32_MAX
 
 /* Time after which the driver is queried for failures in any case, ns */
-#define ASK_INTERVAL 1000000
+#define QUERY_INTERVAL 1000000
 
 /* Without words: query again after this fraction of the time since the last
  * completion, which bounds the added delay */
-#define ASK_PART     64
+#define QUERY_PART     64
 
 
 /** Steps to be ended by another rank on one of its queues. */
@@ -74,7 +74,7 @@ struct uct_cuda_run_schedule {
     const uct_cuda_run_coll_call_t *run;
     uct_cuda_run_submit_t    submit;
     uint64_t                 ended; /* time of the last completion */
-    uint64_t                 asked; /* time of the last driver query */
+    uint64_t                 queried; /* time of the last driver query */
     bool                     is_logged; /* the wait since then was reported */
 };
 
@@ -490,12 +490,12 @@ static ucs_status_t submit(uct_cuda_run_schedule_t *schedule, own_step_t *step,
     return status;
 }
 
-/* Check whether a submitted step has ended: by its word or, with @a ask, by
- * querying the driver. @return UCS_OK: it has. UCS_INPROGRESS: it has not, or
- * only the driver would know. Otherwise the driver's failure. */
+/* Check whether a submitted step has ended: by its word or, with @a may_query,
+ * by querying the driver. @return UCS_OK: it has. UCS_INPROGRESS: it has not,
+ * or only the driver would know. Otherwise the driver's failure. */
 static ucs_status_t step_ended(const uct_cuda_run_coll_events_t *events,
                                const queue_t *queue, const own_step_t *step,
-                               bool ask)
+                               bool may_query)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const char *what                = "cuEventQuery";
@@ -505,7 +505,7 @@ static ucs_status_t step_ended(const uct_cuda_run_coll_events_t *events,
         (__atomic_load_n(&events->words[step->event], __ATOMIC_ACQUIRE) ==
          events->run_number)) {
         return UCS_OK;
-    } else if (!ask) {
+    } else if (!may_query) {
         return UCS_INPROGRESS;
     }
 
@@ -525,7 +525,7 @@ static ucs_status_t step_ended(const uct_cuda_run_coll_events_t *events,
  * @return UCS_INPROGRESS: a step has ended. UCS_OK: none has. Otherwise the
  * driver's failure. */
 static ucs_status_t queue_poll(const uct_cuda_run_schedule_t *schedule,
-                               queue_t *queue, bool ask)
+                               queue_t *queue, bool may_query)
 {
     const uct_cuda_run_coll_call_t *run = schedule->run;
     ucs_status_t status                 = UCS_OK;
@@ -535,7 +535,7 @@ static ucs_status_t queue_poll(const uct_cuda_run_schedule_t *schedule,
     while (queue->polled != queue->next) {
         step = &schedule->steps[queue->polled];
         if (is_watched(step)) {
-            ended = step_ended(run->events, queue, step, ask);
+            ended = step_ended(run->events, queue, step, may_query);
             if (ended != UCS_OK) {
                 return (ended == UCS_INPROGRESS) ? status : ended;
             }
@@ -574,7 +574,7 @@ ucs_status_t uct_cuda_run_schedule_begin(uct_cuda_run_schedule_t *schedule,
     schedule->submit.type    = run->type;
 
     schedule->is_logged = false;
-    schedule->ended = schedule->asked = uct_cuda_now_ns();
+    schedule->ended = schedule->queried = uct_cuda_now_ns();
     if (++run->events->run_number == 0) {
         ++run->events->run_number; /* unwritten words are 0 */
     }
@@ -651,14 +651,14 @@ static ucs_status_t run_progress(uct_cuda_run_schedule_t *schedule,
     ucs_status_t result  = run_submit(schedule);
     const uint64_t now   = uct_cuda_now_ns();
     const uint64_t pause = (schedule->run->events->words != NULL) ?
-                                   ASK_INTERVAL :
-                                   (now - schedule->ended) / ASK_PART;
-    const bool ask       = (now - schedule->asked >= pause);
+                                   QUERY_INTERVAL :
+                                   (now - schedule->ended) / QUERY_PART;
+    const bool may_query = (now - schedule->queried >= pause);
     ucs_status_t status;
     unsigned i;
 
-    if (ask) {
-        schedule->asked = now;
+    if (may_query) {
+        schedule->queried = now;
     }
     *is_over_p = true;
     for (i = 0; (i < schedule->num_queues) && (result >= UCS_OK); ++i) {
@@ -666,7 +666,7 @@ static ucs_status_t run_progress(uct_cuda_run_schedule_t *schedule,
             continue;
         }
 
-        status      = queue_poll(schedule, &schedule->queues[i], ask);
+        status      = queue_poll(schedule, &schedule->queues[i], may_query);
         result      = (status == UCS_OK) ? result : status;
         *is_over_p &= (schedule->queues[i].polled == NO_STEP);
     }
