@@ -199,11 +199,12 @@ static void allred_parse(int argc, char **argv)
     static const char *sizes = "8:64M";
     static int has_no_check;
     static const ucx_mp_option_t options[] = {
-        UCX_MP_CHOICE("call", opts.call, allred_calls_names, "what is timed"),
+        UCX_MP_CHOICE("call", opts.call, allred_calls_names,
+                      "collective to measure"),
         UCX_MP_TEXT("ways", ways, "LIST",
-                    "mpi: GPU buffers; nccl; staged: the MPI's own on "
-                    "page-locked memory,\n"
-                    "                         with copies by hand (mpi)"),
+                    "mpi: GPU buffers; nccl; staged: copies by hand, and "
+                    "the MPI's call\n"
+                    "                         on page-locked memory (mpi)"),
         UCX_MP_TEXT("types", types, "LIST", "float, double (float)"),
         UCX_MP_TEXT("places", places, "LIST",
                     "in: in place; out (in; of reduce_scatter and alltoall "
@@ -214,17 +215,18 @@ static void allred_parse(int argc, char **argv)
         UCX_MP_NUMBER("rounds", opts.rounds, 1, ALLRED_MAX_ROUNDS, "N",
                       "samples of each way and cell (5)"),
         UCX_MP_FACTOR("time", opts.time, "SECONDS",
-                      "what a sample is to take (0.02)"),
+                      "aim for a sample (0.02)"),
         UCX_MP_NUMBER("calls", opts.max_calls, 1, 1000000, "N",
-                      "at most so many calls a sample (1000)"),
-        UCX_MP_FLAG("no-check", has_no_check, "do not look at the results"),
+                      "maximum calls of a sample (1000)"),
+        UCX_MP_FLAG("no-check", has_no_check, "do not check the results"),
         UCX_MP_TEXT("nccl", opts.nccl_path, "FILE",
                     "NCCL's library (libnccl.so.2)"),
         UCX_MP_TEXT("busy", opts.busy_path, "FILE",
-                    "the GPUs multiply matrices meanwhile, by this "
-                    "libcublas.so"),
+                    "let the GPUs multiply matrices at the same time, with "
+                    "this libcublas.so"),
         UCX_MP_TEXT("json", opts.json_path, "FILE",
-                    "one JSON object a line a sample; - is standard output"),
+                    "write a JSON object for each sample; - is standard "
+                    "output"),
         {.name = NULL}
     };
     int i;
@@ -237,9 +239,8 @@ static void allred_parse(int argc, char **argv)
     opts.nccl_path  = "libnccl.so.2";
     ucx_mp_parse_options(
             argc, argv,
-            "Time of an all-reduce (sum) of GPU buffers, several ways in "
-            "turns. GB/s are bytes of\na rank's buffer over the time, 10^9 a "
-            "second. "
+            "Measures a collective of GPU buffers, in several ways in turns. "
+            "GB/s are bytes of a\nrank's buffer over the time, 10^9 a second. "
             "Exit code 1: a result was wrong.", options);
     opts.check     = !has_no_check;
     opts.num_ways  = allred_parse_list("--ways", ways, allred_ways, opts.ways,

@@ -264,7 +264,7 @@ static void churn_parse(int argc, char **argv)
     static const ucx_mp_option_t options[] = {
         UCX_MP_NUMBER("steps", churn.steps, 10, 100000000, "N", "in all"),
         UCX_MP_NUMBER("seed", churn.seed, 0, UINT64_MAX, "S",
-                      "what happens follows from this number"),
+                      "seed of the random numbers"),
         UCX_MP_CHOICE("kind", churn.kind, churn_kinds, "of memory"),
         UCX_MP_SIZE("min-size", churn.min_size, 1, CHURN_MAX_SIZE,
                     "smallest buffer"),

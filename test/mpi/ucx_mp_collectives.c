@@ -965,7 +965,7 @@ static void parse(int argc, char **argv)
         UCX_MP_NUMBER("first", coll_first, 0, 1 << 30, "NUMBER",
                       "begin with this one of the sequence"),
         UCX_MP_NUMBER("seed", coll_seed, 0, 1 << 30, "N",
-                      "what happens follows from this number"),
+                      "seed of the random numbers"),
         UCX_MP_SIZE("max-size", coll_max_size, 0, (size_t)1 << 28,
                     "largest buffer, 256M at most"),
         UCX_MP_CHOICE("memory", coll_mem, ucx_mp_mem_names, "of all buffers"),

@@ -445,7 +445,7 @@ static void parse(int argc, char **argv)
         NUMBER("calls", num_calls, "of each"),
         NUMBER("first", num_first, "calls of host memory before"),
         NUMBER("times", num_times, "calls that are timed"),
-        NUMBER("seed", seed, "what happens follows from this number"),
+        NUMBER("seed", seed, "seed of the random numbers"),
         UCX_MP_NUMBER("fatal", options.is_fatal, 0, 1, "1",
                       "an error on an intercommunicator ends all ranks"),
         {.name = NULL}

@@ -270,7 +270,7 @@ int main(int argc, char **argv)
     const ucx_mp_option_t options[] = {
         UCX_MP_NUMBER("steps", steps, 1, 1000000, "N", "calls (200)"),
         UCX_MP_NUMBER("seed", seed, 0, UINT64_MAX, "N",
-                      "what happens follows from this number (1)"),
+                      "seed of the random numbers (1)"),
         UCX_MP_TEXT("memory", memory, "KIND", "device, pool or vmm"),
         {.name = NULL}
     };

@@ -246,19 +246,19 @@ int main(int argc, char **argv)
 {
     static const ucx_mp_option_t table[] = {
         UCX_MP_NUMBER("edge", options.edge, 2, 512, "N",
-                      "of the cube, doubles"),
+                      "doubles along an edge of the cube"),
         UCX_MP_NUMBER("rounds", options.rounds, 1, 1000000, "N",
                       "round trips of each shape"),
         UCX_MP_NUMBER("least", options.least, 0, INT_MAX, "N",
-                      "pieces of a shape"),
+                      "minimum pieces of a shape"),
         UCX_MP_NUMBER("most", options.most, 0, INT_MAX, "N",
-                      "pieces of a shape"),
+                      "maximum pieces of a shape"),
         {.name = NULL}
     };
     int i, all, size;
 
     ucx_mp_program = "ucx_mp_gaps";
-    ucx_mp_parse_options(argc, argv, "Messages of datatypes, timed.", table);
+    ucx_mp_parse_options(argc, argv, "Measures messages of datatypes.", table);
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&rank, &size);
     if (size != 2) {

@@ -451,7 +451,7 @@ static void parse(int argc, char **argv)
     static const ucx_mp_option_t options[] = {
         UCX_MP_NUMBER("steps", gpus_steps, 1, 1 << 30, "N", "of each thread"),
         UCX_MP_NUMBER("seed", gpus_seed, 0, 1 << 30, "N",
-                      "what happens follows from this number"),
+                      "seed of the random numbers"),
         UCX_MP_SIZE("max-size", gpus_max_size, 0, (size_t)1 << 28,
                     "largest buffer, 256M at most"),
         UCX_MP_NUMBER("threads", gpus_threads, 1, GPUS_MAX_THREADS, "N",

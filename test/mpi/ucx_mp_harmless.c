@@ -80,7 +80,7 @@ static void harmless_parse(int argc, char **argv)
     const ucx_mp_option_t options[] = {
         UCX_MP_NUMBER("steps", o->steps, 1, UINT64_MAX, "N", "in all (2000)"),
         UCX_MP_NUMBER("seed", o->seed, 0, UINT64_MAX, "S",
-                      "what happens follows from this number (1)"),
+                      "seed of the random numbers (1)"),
         UCX_MP_SIZE("max-size", o->max_size, (size_t)1 << 20, (size_t)1 << 30,
                     "largest array and message, 1M to 1G (96M)"),
         UCX_MP_NUMBER("time-limit", o->time_limit, 1, 1000000, "S",

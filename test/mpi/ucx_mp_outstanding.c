@@ -873,7 +873,7 @@ int main(int argc, char **argv)
     static const ucx_mp_option_t table[] = {
         UCX_MP_NUMBER("rounds", options.rounds, 0, 1 << 30, "N", "in all"),
         UCX_MP_NUMBER("seed", options.seed, 0, 1 << 30, "N",
-                      "what happens follows from this number"),
+                      "seed of the random numbers"),
         UCX_MP_NUMBER("host", options.host, 0, 100, "PERCENT",
                       "of a rank's buffers in host memory"),
         UCX_MP_NUMBER("ops", options.max_ops, 1, MAX_OPS, "N",
