@@ -171,7 +171,7 @@ class Doctor:
                 self.bad('files', '%s cannot be loaded: %s'
                          % (path, '; '.join(answer['errors'])))
                 return False
-        self.good('files', 'module and shim in %s' % install.libdir)
+        self.good('files', 'module and preload library in %s' % install.libdir)
         if install.cuemu_dir:
             self.good('emulator', 'nodes: %s' % ', '.join(install.node_names()))
         else:

@@ -88,7 +88,7 @@ def set_module(settings, install, target):
         settings.front('LD_PRELOAD', install.library(PRELOAD),
                        'UCX 1.23 would load its stock CUDA module as well' if
                        by_both else
-                       'UCX up to 1.21 loads the module through this shim%s'
+                       'UCX up to 1.21 loads the module through this library%s'
                        % (', in place of its stock CUDA module'
                           if stock and not by_plugin else ''))
     if by_plugin or not target.certain:
