@@ -171,23 +171,24 @@ def page(emulated, parts):
     out = ['# The emulated node against the real one', '',
            'This page is for readers who want to know how accurate modelled '
            'figures are: it compares the emulated node with the real one, cell by cell. '
-           '`emulator_page.py` makes it from files of `test/omb/bench`; do not '
+           '`test/omb/emulator_page.py` makes it from files of `test/omb/bench`; do not '
            'edit it. No constant of the emulator was fitted to these cells. '
            'GB/s are 10^9 bytes/s, latency is in us. "Emulated is": how much '
            'faster (+) or slower (-) the emulated node is.', '',
            "Cells of 100 us or more must be within %g %% of the real samples' "
            'median. Of shorter ones %g %% must be within %g %%. Two things limit '
-           'the accuracy. First, with a slowdown of 100, the processor time of '
+           'the accuracy:' % (100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '',
+           '* **Processor time.** With a slowdown of 100, the processor time of '
            'UCX, MPI and the module counts only a hundredth. With 5 instead, '
-           'messages of 8 B, 64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us more (`ucx_mp_run '
-           '--emulate h200-x2 --slowdown 5 mpirun -n 2 ucx_mp_bw --benchmark '
-           'latency`, with and without `--stock`). A message of 4 KiB between '
-           'GPUs takes 22.5 us with stock, of which its two copies by hand '
-           'explain 17.5 ([by hand](by-hand.md#calls-and-copies)). Second, real '
-           'machines differ: on another one, stock '
-           'took 1 to 46 %% longer for cells of up to 1 MiB, 9 %% in the median '
-           '(three to four pairs, part h200-x2-312577dd-10 of the logs).' % (
-               100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '']
+           'messages of 8 B, 64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us '
+           'more (`ucx_mp_run --emulate h200-x2 --slowdown 5 mpirun -n 2 '
+           'ucx_mp_bw --benchmark latency`, with and without `--stock`). A '
+           'message of 4 KiB between GPUs takes 22.5 us with stock, of which '
+           'its two copies by hand explain 17.5 ([by hand]'
+           '(by-hand.md#calls-and-copies)).',
+           '* **Machines.** Real machines differ. On another one, stock took 1 '
+           'to 46 % longer for cells of up to 1 MiB, 9 % in the median (three '
+           'to four pairs, part h200-x2-312577dd-10 of the logs).', '']
     out += ['- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
         run['command'], run['machine'], run['ucx'], run['revision'],
         run['date']) for run in (data.runs[0] for data in emulated)] + ['']
