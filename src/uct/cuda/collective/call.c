@@ -718,16 +718,16 @@ static bool call_is_native_as_fast(const call_t *call,
            uct_cuda_plan_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
-/* Format a reason to print after the algorithm's name: " as asked for", or name
- * and modelled time of the best other algorithm, or "" if no other was near.
- * Returns buffer */
+/* Format the reason for an algorithm, to print after its name: "as configured",
+ * or name and modelled time of the best other algorithm, or "" if no other was
+ * near. Returns buffer */
 static const char *call_why(const call_t *call, char *buffer, size_t size)
 {
     const uct_cuda_plan_coll_other_t *other = &call->plan->other;
 
     buffer[0] = '\0';
     if (call->request.algorithm != UCT_CUDA_PLAN_COLL_AUTO) {
-        snprintf(buffer, size, " as asked for");
+        snprintf(buffer, size, " (as configured)");
     } else if (other->seconds > 0) {
         snprintf(buffer, size, " (%s: %.1f us)",
                  uct_cuda_plan_coll_algorithm_str(other->algorithm),
