@@ -961,32 +961,34 @@ static void parse(int argc, char **argv)
 {
     static const char *call;
     static const ucx_mp_option_t options[] = {
-        UCX_MP_NUMBER("calls", coll_calls_wanted, 1, 1 << 30, "N", "in all"),
+        UCX_MP_NUMBER("calls", coll_calls_wanted, 1, 1 << 30, "N",
+                      "number of calls"),
         UCX_MP_NUMBER("first", coll_first, 0, 1 << 30, "NUMBER",
-                      "begin with this one of the sequence"),
+                      "begin with this call of the sequence"),
         UCX_MP_NUMBER("seed", coll_seed, 0, 1 << 30, "N",
                       "seed of the random numbers"),
         UCX_MP_SIZE("max-size", coll_max_size, 0, (size_t)1 << 28,
                     "largest buffer, 256M at most"),
-        UCX_MP_CHOICE("memory", coll_mem, ucx_mp_mem_names, "of all buffers"),
-        UCX_MP_TEXT("call", call, "MPI_NAME", "only this one"),
+        UCX_MP_CHOICE("memory", coll_mem, ucx_mp_mem_names,
+                      "memory of all buffers"),
+        UCX_MP_TEXT("call", call, "MPI_NAME", "make only this call"),
         UCX_MP_NUMBER("alike", coll_alike, 0, 100, "PERCENT",
-                      "of calls that GPUs can carry out"),
+                      "share of calls that GPUs can carry out"),
         UCX_MP_NUMBER("on-gpus", coll_on_gpus, 0, 100, "PERCENT",
-                      "of each call that they have to"),
+                      "share of each call that GPUs must carry out"),
         UCX_MP_NUMBER("scattered", coll_scattered, 0, 100, "PERCENT",
-                      "of derived types that lead to several allocations"),
+                      "share of types with data in several allocations"),
         UCX_MP_NUMBER("later", coll_has_later, 0, 1, "0",
-                      "none with a request"),
+                      "make no calls with a request"),
         UCX_MP_NUMBER("pause", coll_pause, 0, 60, "SECONDS",
-                      "of rank 1 before the last call"),
+                      "pause of rank 1 before the last call"),
         UCX_MP_NUMBER("mpich-cuda", coll_is_mpich_cuda, 0, 1, "1",
-                      "none that MPICH gets wrong with CUDA"),
-        UCX_MP_NUMBER("verbose", coll_verbose, 0, 1, "1", "say every call"),
+                      "omit calls with errors in MPICH with CUDA"),
+        UCX_MP_NUMBER("verbose", coll_verbose, 0, 1, "1", "print every call"),
         {.name = NULL}
     };
 
-    ucx_mp_parse_options(argc, argv, "Random collectives, checked.", options);
+    ucx_mp_parse_options(argc, argv, "Checks random collectives.", options);
     if (call != NULL) {
         coll_only = call_parse(call);
     }

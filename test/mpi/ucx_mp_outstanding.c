@@ -871,15 +871,16 @@ static void overlap(void)
 int main(int argc, char **argv)
 {
     static const ucx_mp_option_t table[] = {
-        UCX_MP_NUMBER("rounds", options.rounds, 0, 1 << 30, "N", "in all"),
+        UCX_MP_NUMBER("rounds", options.rounds, 0, 1 << 30, "N",
+                      "rounds of reductions"),
         UCX_MP_NUMBER("seed", options.seed, 0, 1 << 30, "N",
                       "seed of the random numbers"),
         UCX_MP_NUMBER("host", options.host, 0, 100, "PERCENT",
-                      "of a rank's buffers in host memory"),
+                      "share of a rank's buffers in host memory"),
         UCX_MP_NUMBER("ops", options.max_ops, 1, MAX_OPS, "N",
-                      "at once, at most"),
+                      "maximum reductions in progress"),
         UCX_MP_NUMBER("persistent", options.persistent, 0, 100, "PERCENT",
-                      "of the reductions, with an MPI that has them"),
+                      "share of persistent reductions, if the MPI has them"),
         UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
                       "free communicators with reductions in progress"),
         UCX_MP_NUMBER("made", options.made, 0, 1, "1",
@@ -891,16 +892,16 @@ int main(int argc, char **argv)
         UCX_MP_SIZE("overlap", options.overlap, 0, (size_t)1 << 30,
                     "measure the overlap of this size"),
         UCX_MP_NUMBER("calls", options.calls, 1, 64, "N",
-                      "measured of each kind"),
+                      "measured calls of each kind"),
         UCX_MP_SECONDS("pause", options.pause,
-                       "of computing between two MPI_Test"),
+                       "time of computing between two MPI_Test"),
         {.name = NULL}
     };
     long mine, all;
     int i, level, total;
 
     ucx_mp_program = "ucx_mp_outstanding";
-    ucx_mp_parse_options(argc, argv, "Reductions in progress, checked.", table);
+    ucx_mp_parse_options(argc, argv, "Checks reductions in progress.", table);
     MPI_Init_thread(&argc, &argv,
                     options.multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
                     &level);

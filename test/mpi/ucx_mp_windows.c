@@ -72,11 +72,12 @@ static uint64_t wrong, num_puts, num_gets, changes, made;
 
 static const ucx_mp_option_t options[] = {
     UCX_MP_NUMBER("epochs", epochs, 1, 1000000, "N", "synchronised parts"),
-    UCX_MP_NUMBER("seed", seed, 0, 1u << 30, "N", "of the random numbers"),
+    UCX_MP_NUMBER("seed", seed, 0, 1u << 30, "N",
+                  "seed of the random numbers"),
     UCX_MP_TEXT("memory", kinds, "LETTERS",
-                "of windows: d (device), h (host), m (managed), p (pinned) of "
-                "each rank, repeated; without it they are drawn"),
-    UCX_MP_FLAG("host", on_host, "no GPU memory: what the MPI does by itself"),
+                "memory of each rank's windows, repeated: d (device), h "
+                "(host), m (managed), p (pinned); default: drawn at random"),
+    UCX_MP_FLAG("host", on_host, "use no GPU memory, to test the MPI alone"),
     UCX_MP_FLAG("pt2pt", is_pt2pt,
                 "omit what fails in Open MPI 4's component pt2pt"),
     UCX_MP_FLAG("threads", has_threads,
