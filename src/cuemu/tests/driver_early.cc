@@ -53,25 +53,9 @@ protected:
     static bool returns(const std::function<void()> &call)
     {
         volatile uint32_t *word = flag();
-        std::atomic<bool> is_over(false);
-        CUcontext ctx;
-        bool result;
 
-        EXPECT_EQ(CUDA_SUCCESS, cuCtxGetCurrent(&ctx));
         spin(stream(), word);
-        std::thread thread([&] {
-            EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(ctx));
-            call();
-            is_over = true;
-        });
-        for (int i = 0; (i < 300) && !is_over; ++i) {
-            usleep(1000);
-        }
-
-        result = is_over;
-        *word  = 1;
-        thread.join();
-        return result;
+        return driver::returns(word, call);
     }
 };
 

@@ -20,6 +20,7 @@
 #include <functional>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <sched.h>
@@ -333,6 +334,31 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS,
                   cuStreamWaitValue32(s, (CUdeviceptr)(uintptr_t)word, 1,
                                       CU_STREAM_WAIT_VALUE_GEQ));
+    }
+
+    /* Run `call` while a stream waits for a word. Returns non-zero if it
+       returns early; otherwise it must return once the word is set. */
+    static bool returns(volatile uint32_t *word,
+                        const std::function<void()> &call)
+    {
+        std::atomic<bool> is_over(false);
+        bool result;
+        CUcontext ctx;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxGetCurrent(&ctx));
+        std::thread thread([&] {
+            EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(ctx));
+            call();
+            is_over = true;
+        });
+        for (int i = 0; (i < 300) && !is_over; ++i) {
+            usleep(1000);
+        }
+
+        result = is_over;
+        *word  = 1;
+        thread.join();
+        return result;
     }
 
     /* Return words that differ for each position and seed: displaced bytes are

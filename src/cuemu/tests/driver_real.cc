@@ -20,30 +20,6 @@ protected:
         EXPECT_TRUE(WIFSIGNALED(status) && (WTERMSIG(status) == SIGSEGV))
                 << "status " << status;
     }
-
-    /* Run `call` while a stream waits for a word. Returns non-zero if it
-       returns early; otherwise it must return once the word is set. */
-    static bool returns(volatile uint32_t *word, std::function<void()> call)
-    {
-        std::atomic<bool> is_over(false);
-        bool result;
-        CUcontext ctx;
-
-        EXPECT_EQ(CUDA_SUCCESS, cuCtxGetCurrent(&ctx));
-        std::thread thread([&] {
-            EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(ctx));
-            call();
-            is_over = true;
-        });
-        for (int i = 0; (i < 300) && !is_over; ++i) {
-            usleep(1000);
-        }
-
-        result = is_over;
-        *word  = 1;
-        thread.join();
-        return result;
-    }
 };
 
 TEST_F(driver_real, handles_after_a_reset)

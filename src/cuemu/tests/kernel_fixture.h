@@ -58,14 +58,20 @@ protected:
                                              data.size() * sizeof(T)));
     }
 
-    /* Load a text, and keep the driver's error text. */
-    CUresult load_logged(const std::string &text, char *log, size_t size)
+    /* Expect the load of a text to fail, for a reason that contains `why`.
+       Returns the driver's error text. */
+    std::string expect_refused(CUresult result, const std::string &text,
+                               const char *why = "")
     {
+        char log[512]          = "";
         CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
                                   CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-        void *values[]         = {log, (void*)size};
+        void *values[]         = {log, (void*)sizeof(log)};
 
-        return cuModuleLoadDataEx(&m_module, text.c_str(), 2, options, values);
+        EXPECT_EQ(result, cuModuleLoadDataEx(&m_module, text.c_str(), 2,
+                                             options, values)) << text;
+        EXPECT_NE(nullptr, strstr(log, why)) << log;
+        return log;
     }
 
     CUfunction function(const char *name)

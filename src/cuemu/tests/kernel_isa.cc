@@ -192,20 +192,15 @@ TEST_F(kernel_isa, warps_wait_for_later_ones)
 TEST_F(kernel_isa, functions_that_cannot_be_called_are_named)
 {
     run(1, [&](int) {
-        const char *recursive =
-                ".func r()\n{\ncall.uni r;\nret;\n}\n";
-        char log[512] = "";
-
         use(0);
-        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  load_logged(module("call.uni r;", recursive), log,
-                              sizeof(log)));
-        EXPECT_NE(nullptr, strstr(log, "r is recursive")) << log;
-        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  load_logged(module("call.uni cudaLaunchDevice;",
-                                     ".extern .func cudaLaunchDevice();\n"),
-                              log, sizeof(log)));
-        EXPECT_NE(nullptr, strstr(log, "cudaLaunchDevice")) << log;
+        expect_refused(CUDA_ERROR_NOT_SUPPORTED,
+                       module("call.uni r;",
+                              ".func r()\n{\ncall.uni r;\nret;\n}\n"),
+                       "r is recursive");
+        expect_refused(CUDA_ERROR_NOT_SUPPORTED,
+                       module("call.uni cudaLaunchDevice;",
+                              ".extern .func cudaLaunchDevice();\n"),
+                       "cudaLaunchDevice");
     });
 }
 
@@ -810,7 +805,6 @@ TEST_F(kernel_isa, names_of_linked_texts)
         std::string c    = head + same("2", "1000", ".visible ") + b;
         std::string none = head + ".extern .global .u32 missing;\n";
         std::string bad  = head + ".shared .u32 s;\n.global .u64 p = s;\n";
-        char log[256] = "";
         CUlinkState link;
         size_t size;
         void *image;
@@ -834,16 +828,13 @@ TEST_F(kernel_isa, names_of_linked_texts)
             download(out, ptr);
             EXPECT_EQ(101u + 1002 + 7 + 40 + 100, out[0]);
         }
-        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, load_logged(bad, log, sizeof(log)));
-        EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
-                  load_logged(module("call.uni f, ();", ".func (.param .b32 r#"
-                                     " f()\n{\nret;\n}\n"), log,
-                              sizeof(log)));
-        EXPECT_NE(nullptr, strstr(log, "function without a name")) << log;
-        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  load_logged(none, log, sizeof(log)));
-        EXPECT_NE(nullptr, strstr(log, "missing is a variable of another"))
-                << log;
+        expect_refused(CUDA_ERROR_NOT_SUPPORTED, bad);
+        expect_refused(CUDA_ERROR_INVALID_PTX,
+                       module("call.uni f, ();",
+                              ".func (.param .b32 r# f()\n{\nret;\n}\n"),
+                       "function without a name");
+        expect_refused(CUDA_ERROR_NOT_SUPPORTED, none,
+                       "missing is a variable of another");
     });
 }
 
@@ -980,8 +971,6 @@ TEST_F(kernel_isa, loads_extend_and_stores_cut)
 TEST_F(kernel_isa, numbers_in_vectors)
 {
     run(1, [&](int) {
-        char log[512] = "";
-
         expect(
                 module("mov.b64 %rd3, {%t, 7}; mov.b64 {%r1, _}, %rd3;\n"
                        "cvt.u16.u32 %h1, %t; mov.u64 %rd4, buffer;\n"
@@ -1002,8 +991,7 @@ TEST_F(kernel_isa, numbers_in_vectors)
         });
         for (const char *bad : {"ld.global.v2.u32 {%r1, 5}, [%out];",
                                 "mov.b64 {%r1, 5}, %rd1;"}) {
-            EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                      load_logged(module(bad), log, sizeof(log)));
+            expect_refused(CUDA_ERROR_NOT_SUPPORTED, module(bad));
         }
     });
 }
@@ -1147,13 +1135,10 @@ TEST_F(kernel_isa, functions_are_called_by_pointer)
 TEST_F(kernel_isa, pointers_to_kernels_are_named)
 {
     run(1, [&](int) {
-        char log[512] = "";
-
         use(0);
-        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  load_logged(module("mov.u64 %rd3, k;", functions), log,
-                              sizeof(log)));
-        EXPECT_NE(nullptr, strstr(log, "mov.u64: address of a kernel")) << log;
+        expect_refused(CUDA_ERROR_NOT_SUPPORTED,
+                       module("mov.u64 %rd3, k;", functions),
+                       "mov.u64: address of a kernel");
     });
 }
 
