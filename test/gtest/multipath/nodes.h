@@ -177,6 +177,20 @@ private:
 };
 
 
+/** Return the paths of a plan as text, in the plan's order. */
+inline std::string path_names(const uct_cuda_plan_t &plan)
+{
+    std::string text;
+    char name[16];
+
+    for (unsigned i = 0; i < plan.num_paths; ++i) {
+        text += (i ? "," : "");
+        text += uct_cuda_plan_path_str(plan.paths[i].via, name, sizeof(name));
+    }
+    return text;
+}
+
+
 /** The planner's input for one call. */
 class Know
 {

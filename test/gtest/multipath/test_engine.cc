@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -231,6 +232,56 @@ protected:
         wait(t);
     }
 
+    /* Start eight transfers of one pair; expect all to end by the last one. */
+    void expect_order(int src, int dst)
+    {
+        std::vector<Transfer> window;
+
+        create();
+        for (int i = 0; i < 8; ++i) {
+            window.push_back(start(src, dst, (i % 2) ? 64 * KiB : MiB));
+        }
+
+        wait(window.back());
+        for (int i = 0; i < 7; ++i) {
+            EXPECT_EQ(UCS_OK, uct_cuda_mp_test(window[i].transfer));
+            EXPECT_TRUE(arrived(window[i]));
+            uct_cuda_mp_release(window[i].transfer);
+        }
+    }
+
+    /* Start a dozen transfers between two of `ends`, -1 for the host, and
+       finish them in another order; twenty times, on new nodes. */
+    void expect_windows(std::vector<int> ends,
+                        const std::function<void()> &check = [] {})
+    {
+        for (unsigned seed = 1; seed <= 20; ++seed) {
+            std::vector<Transfer> window;
+
+            set_node(beluga(), 4, seed);
+            create();
+            for (int i = 0; i < 12; ++i) {
+                std::shuffle(ends.begin(), ends.end(), m_random);
+                window.push_back(start(ends[0], ends[1],
+                                       64 * KiB + m_random() % MiB));
+                ASSERT_NE(nullptr, window.back().transfer);
+            }
+            std::shuffle(window.begin(), window.end(), m_random);
+            for (Transfer &t : window) {
+                wait(t);
+            }
+            check();
+        }
+    }
+
+    void expect_one_transfer_a_link()
+    {
+        for (auto &link : m_node->most_at_once) {
+            EXPECT_EQ(1u, link.second) << "from " << link.first.first << " to "
+                                       << link.first.second;
+        }
+    }
+
     /* Count the callback. */
     void notify(const Transfer &t, int *calls)
     {
@@ -309,40 +360,12 @@ TEST_P(test_engine, larger_than_a_plan)
 
 TEST_P(test_engine, many_at_once)
 {
-    for (unsigned seed = 1; seed <= 20; ++seed) {
-        std::vector<Transfer> window;
-
-        set_node(beluga(), 4, seed);
-        create();
-        for (int i = 0; i < 12; ++i) {
-            int src = (int)(m_random() % 4);
-            int dst = (src + 1 + (int)(m_random() % 3)) % 4;
-
-            window.push_back(start(src, dst, 64 * KiB + m_random() % MiB));
-            ASSERT_NE(nullptr, window.back().transfer);
-        }
-        std::shuffle(window.begin(), window.end(), m_random);
-        for (Transfer &t : window) {
-            wait(t);
-        }
-    }
+    expect_windows({0, 1, 2, 3});
 }
 
 TEST_P(test_engine, one_pair_completes_in_order)
 {
-    std::vector<Transfer> window;
-
-    create();
-    for (int i = 0; i < 8; ++i) {
-        window.push_back(start(0, 1, (i % 2) ? 64 * KiB : MiB));
-    }
-
-    wait(window.back());
-    for (int i = 0; i < 7; ++i) {
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_test(window[i].transfer));
-        EXPECT_TRUE(arrived(window[i]));
-        uct_cuda_mp_release(window[i].transfer);
-    }
+    expect_order(0, 1);
 }
 
 /* Copies of several transfers that share a link would all end late; tested for
@@ -362,10 +385,7 @@ TEST_P(test_engine, links_carry_one_transfer_at_a_time)
         for (Transfer &t : window) {
             wait(t);
         }
-        for (auto &link : m_node->most_at_once) {
-            EXPECT_EQ(1u, link.second) << "from " << link.first.first << " to "
-                                       << link.first.second;
-        }
+        expect_one_transfer_a_link();
         EXPECT_EQ(9u, m_node->most_at_once.size());
     }
 }
@@ -1871,46 +1891,14 @@ TEST_P(test_engine_host, sizes_and_alignments)
 
 TEST_P(test_engine_host, one_pair_completes_in_order)
 {
-    std::vector<Transfer> window;
-
-    create();
-    for (int i = 0; i < 8; ++i) {
-        window.push_back(start(1, -1, (i % 2) ? 64 * KiB : MiB));
-    }
-
-    wait(window.back());
-    for (int i = 0; i < 7; ++i) {
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_test(window[i].transfer));
-        EXPECT_TRUE(arrived(window[i]));
-        uct_cuda_mp_release(window[i].transfer);
-    }
+    expect_order(1, -1);
 }
 
 /* Mixed with transfers between GPUs, whose copies may be in graphs */
 TEST_P(test_engine_host, many_at_once)
 {
     m_config.set("_GRAPH", "n");
-    for (unsigned seed = 1; seed <= 20; ++seed) {
-        std::vector<Transfer> window;
-
-        set_node(beluga(), 4, seed);
-        create();
-        for (int i = 0; i < 12; ++i) {
-            int src = (int)(m_random() % 5) - 1;
-            int dst = ((src + 2 + (int)(m_random() % 4)) % 5) - 1;
-
-            window.push_back(start(src, dst, 64 * KiB + m_random() % MiB));
-            ASSERT_NE(nullptr, window.back().transfer);
-        }
-        std::shuffle(window.begin(), window.end(), m_random);
-        for (Transfer &t : window) {
-            wait(t);
-        }
-        for (auto &link : m_node->most_at_once) {
-            EXPECT_EQ(1u, link.second) << "from " << link.first.first << " to "
-                                       << link.first.second;
-        }
-    }
+    expect_windows({-1, 0, 1, 2, 3}, [this] { expect_one_transfer_a_link(); });
 }
 
 TEST_P(test_engine_host, remote_put)

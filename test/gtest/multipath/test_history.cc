@@ -172,7 +172,6 @@ protected:
     {
         std::vector<uct_cuda_plan_t> plans(messages.size());
         std::vector<std::string> texts;
-        char name[16];
 
         for (size_t i = 0; i < messages.size(); ++i) {
             uct_cuda_mp_history_t &met = m_met[messages[i]];
@@ -186,12 +185,7 @@ protected:
                                End(messages[i].second), 64 * MiB,
                                &plans[i]);
             uct_cuda_mp_history_begin(&met, m_now);
-            texts.push_back("");
-            for (unsigned k = 0; k < plans[i].num_paths; ++k) {
-                texts.back() += (k ? "," : "") + std::string(
-                        uct_cuda_plan_path_str(plans[i].paths[k].via, name,
-                                               sizeof(name)));
-            }
+            texts.push_back(path_names(plans[i]));
         }
 
         for (size_t i = 0; i < messages.size(); ++i) {

@@ -199,6 +199,20 @@ protected:
         return pid;
     }
 
+    /* Fork a process that transfers from GPU 0 to GPU 1. */
+    pid_t spawn_busy()
+    {
+        return spawn([this] {
+            uct_cuda_node_ledger_t *ledger;
+
+            if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
+                return false;
+            }
+            set(ledger, 0, 1, true);
+            return true;
+        });
+    }
+
     /* Return the state of this process's first thread from /proc; its name has
        no bracket. */
     static char first_thread_state()
@@ -441,15 +455,7 @@ TEST_F(test_ledger, unused_slots_are_ignored)
 TEST_F(test_ledger, process_killed_while_it_transfers)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid                 = spawn([&] {
-        uct_cuda_node_ledger_t *ledger;
-
-        if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
-            return false;
-        }
-        set(ledger, 0, 1, true);
-        return true;
-    });
+    pid_t pid                 = spawn_busy();
 
     EXPECT_EQ(1u, others(a, 0, 1));
     /* After any time: the process lives */
@@ -472,15 +478,7 @@ TEST_F(test_ledger, slots_of_dead_processes_stay_while_the_file_is_locked)
 {
     std::string path          = page_path();
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid                 = spawn([&] {
-        uct_cuda_node_ledger_t *ledger;
-
-        if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
-            return false;
-        }
-        set(ledger, 0, 1, true);
-        return true;
-    });
+    pid_t pid                 = spawn_busy();
 
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
@@ -502,11 +500,7 @@ TEST_F(test_ledger, slots_of_dead_processes_are_reused)
     uct_cuda_node_ledger_t *ledger;
 
     for (int i = 0; i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS; ++i) {
-        pids.push_back(spawn([&] {
-            bool ok = (try_open(Gpus{1, 2}, &ledger) == UCS_OK);
-            set(ledger, 0, 1, true);
-            return ok;
-        }));
+        pids.push_back(spawn_busy());
     }
 
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_open(Gpus{1, 2}, &ledger));
@@ -526,13 +520,7 @@ TEST_F(test_ledger, reused_pid_of_a_dead_process)
 {
     std::string path          = page_path();
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid                 = spawn([&] {
-        uct_cuda_node_ledger_t *ledger;
-
-        (void)try_open(Gpus{1, 2}, &ledger);
-        set(ledger, 0, 1, true);
-        return true;
-    });
+    pid_t pid                 = spawn_busy();
 
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
@@ -1024,6 +1012,13 @@ protected:
         return load.direct[uct_cuda_plan_link(End(from), End(to))];
     }
 
+    static void transfer(uct_cuda_mp_traffic_t *traffic,
+                         const uct_cuda_mp_flow_t &flow)
+    {
+        uct_cuda_mp_traffic_begin(traffic, &flow);
+        uct_cuda_mp_traffic_end(traffic, &flow);
+    }
+
     FakeNode                            m_node;
     std::vector<uct_cuda_mp_traffic_t*> m_traffic;
 };
@@ -1173,8 +1168,7 @@ TEST_F(test_traffic, contention_counts_after_a_pause)
     (void)load(a, 0, 1);
     (void)load(b, 1, 0);
     uct_cuda_mp_traffic_begin(a, &there);
-    uct_cuda_mp_traffic_begin(b, &back);
-    uct_cuda_mp_traffic_end(b, &back);
+    transfer(b, back);
     uct_cuda_mp_traffic_end(a, &there);
 
     usleep(3 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
@@ -1186,8 +1180,7 @@ TEST_F(test_traffic, contention_counts_after_a_pause)
     /* One interval alone is chance, two in a row are not */
     for (unsigned expected : {1, 0}) {
         usleep(2 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
-        uct_cuda_mp_traffic_begin(b, &back);
-        uct_cuda_mp_traffic_end(b, &back);
+        transfer(b, back);
         EXPECT_EQ(expected, on(load(b, 1, 0), 0, 1));
     }
 }
@@ -1207,8 +1200,7 @@ TEST_F(test_traffic, the_first_and_last_process_is_crossed_too)
     (void)load(b, 1, 0);
     for (int i = 0; i < 5; ++i) {
         uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_begin(b, &back);
-        uct_cuda_mp_traffic_end(b, &back);
+        transfer(b, back);
         uct_cuda_mp_traffic_end(a, &there);
         EXPECT_EQ(0u, load(a, 0, 1).uncrossed);
         EXPECT_EQ(0u, load(b, 1, 0).uncrossed);
@@ -1229,25 +1221,21 @@ TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
     for (unsigned i = 0; i < 5; ++i) {
         EXPECT_EQ(i * 64 * MiB, load(a, 0, 1).uncrossed);
         uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_begin(b, &beside);
-        uct_cuda_mp_traffic_end(b, &beside);
+        transfer(b, beside);
         uct_cuda_mp_traffic_end(a, &there);
         if (i % 2) {
             /* a transfer between two others crosses neither */
-            uct_cuda_mp_traffic_begin(b, &before);
-            uct_cuda_mp_traffic_end(b, &before);
+            transfer(b, before);
         }
     }
     EXPECT_EQ(5 * 64 * MiB, load(a, 0, 1).uncrossed);
 
     for (uct_cuda_mp_traffic_t *other : {a, b}) {
         for (const uct_cuda_mp_flow_t &crossing : {onwards, before}) {
-            uct_cuda_mp_traffic_begin(a, &there);
-            uct_cuda_mp_traffic_end(a, &there);
+            transfer(a, there);
             EXPECT_LT(0u, load(a, 0, 1).uncrossed);
             uct_cuda_mp_traffic_begin(a, &there);
-            uct_cuda_mp_traffic_begin(other, &crossing);
-            uct_cuda_mp_traffic_end(other, &crossing);
+            transfer(other, crossing);
             uct_cuda_mp_traffic_end(a, &there);
             EXPECT_EQ(0u, load(a, 0, 1).uncrossed);
         }
@@ -1267,8 +1255,7 @@ TEST_F(test_traffic, crossed_transfers_of_a_window)
     for (i = 0; i < 3; ++i) {
         uct_cuda_mp_traffic_begin(a, &there);
     }
-    uct_cuda_mp_traffic_begin(b, &back);
-    uct_cuda_mp_traffic_end(b, &back);
+    transfer(b, back);
     uct_cuda_mp_traffic_begin(a, &there);
     for (i = 0; i < 3; ++i) {
         uct_cuda_mp_traffic_end(a, &there);
@@ -1277,8 +1264,7 @@ TEST_F(test_traffic, crossed_transfers_of_a_window)
 
     /* A continuous stream of messages */
     for (i = 1; i < 5; ++i) {
-        uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_end(a, &there);
+        transfer(a, there);
         EXPECT_EQ(i * 64 * MiB, load(a, 0, 1).uncrossed);
     }
     uct_cuda_mp_traffic_end(a, &there);
@@ -1294,11 +1280,9 @@ TEST_F(test_traffic, ping_pong_has_no_contention)
 
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0));
-        uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_traffic_end(a, &there);
+        transfer(a, there);
         EXPECT_EQ(0u, on(load(b, 1, 0), 0, 1));
-        uct_cuda_mp_traffic_begin(b, &back);
-        uct_cuda_mp_traffic_end(b, &back);
+        transfer(b, back);
     }
 }
 

@@ -61,16 +61,14 @@ protected:
     /* Return the paths as text, in the plan's order. */
     std::string paths() const
     {
-        std::string text;
-        char name[16];
+        return path_names(*m_plan);
+    }
 
-        for (unsigned i = 0; i < m_plan->num_paths; ++i) {
-            text += (i ? "," : "");
-            text += uct_cuda_plan_path_str(m_plan->paths[i].via, name,
-                                           sizeof(name));
-        }
-
-        return text;
+    /* Make a plan, and return its paths. */
+    template<typename... Args>
+    std::string paths(const uct_cuda_topo_t &topo, const Args &...args)
+    {
+        return path_names(plan(topo, args...));
     }
 
     double share(unsigned path) const
@@ -84,8 +82,7 @@ protected:
 
 TEST_F(test_planner, mesh_uses_all_relays)
 {
-    plan(beluga(), Config(), 0, 1, 256 * MiB);
-    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_EQ("direct,gpu2,gpu3", paths(beluga(), Config(), 0, 1, 256 * MiB));
 
     /* Three links of 48 GB/s: 1.86 ms each for a third of 256 MiB, and the
        relays' pipelines take one chunk more. One link takes 5.6 ms. */
@@ -126,8 +123,7 @@ TEST_F(test_planner, copies_of_relays_take_the_processors_time)
 
 TEST_F(test_planner, relays_of_short_transfers_begin_one_by_one)
 {
-    plan(beluga(), Config(), 0, 1, 2 * MiB);
-    ASSERT_EQ("direct,gpu2,gpu3", paths());
+    ASSERT_EQ("direct,gpu2,gpu3", paths(beluga(), Config(), 0, 1, 2 * MiB));
     EXPECT_EQ(1, m_plan->paths[1].chunks);
 
     /* In one chunk bytes go over two links of 48 GB/s in sequence: 3.6 us are
@@ -154,8 +150,7 @@ TEST_F(test_planner, fast_first_hop_fills_the_pipeline_sooner)
 
 TEST_F(test_planner, small_messages_take_one_path)
 {
-    plan(beluga(), Config(), 0, 1, 64 * KiB);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(beluga(), Config(), 0, 1, 64 * KiB));
     EXPECT_EQ(0u, m_plan->num_steps);
 }
 
@@ -191,8 +186,7 @@ TEST_F(test_planner, switch_with_an_idle_host_path)
 
     quiet.is_known  = true;
     quiet.uncrossed = UINT64_MAX;
-    plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
-    EXPECT_EQ("direct,host", paths());
+    EXPECT_EQ("direct,host", paths(hgx(), Config(), 0, 1, 256 * MiB, &quiet));
     /* By bandwidth, 396 and 55 GB/s, it would be 12 %. On two H200, with direct
        calls in 8 and 9 chunks, .09 gave 431 GB/s, .10 434 and .11 402 */
     EXPECT_GT(share(1), .09);
@@ -201,8 +195,7 @@ TEST_F(test_planner, switch_with_an_idle_host_path)
 
     /* The peer sends through its host path: do not use it */
     quiet.active[uct_cuda_plan_link(End(1), End(HOST))] = 1;
-    plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(hgx(), Config(), 0, 1, 256 * MiB, &quiet));
 }
 
 /* Without proof that the host path is idle, if several paths are requested */
@@ -212,8 +205,7 @@ TEST_F(test_planner, the_host_path_needs_proof_of_idleness)
 
     unproven.is_known  = true;
     unproven.uncrossed = UCT_CUDA_PLAN_HOST_PROOF * 256 * MiB - 1;
-    plan(hgx(), Config(), 0, 1, 256 * MiB, &unproven);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(hgx(), Config(), 0, 1, 256 * MiB, &unproven));
     plan(beluga(), Config(), 0, 1, 256 * MiB, &unproven);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
     for (const char *variable : {"", "_HOST"}) {
@@ -477,10 +469,8 @@ TEST_F(test_planner, pcie_has_nothing_to_gain)
 
 TEST_F(test_planner, relays_by_distance_from_the_source)
 {
-    plan(beluga(), Config(), 1, 2, 64 * MiB);
-    EXPECT_EQ("direct,gpu3,gpu0", paths());
-    plan(beluga(), Config(), 3, 1, 64 * MiB);
-    EXPECT_EQ("direct,gpu0,gpu2", paths());
+    EXPECT_EQ("direct,gpu3,gpu0", paths(beluga(), Config(), 1, 2, 64 * MiB));
+    EXPECT_EQ("direct,gpu0,gpu2", paths(beluga(), Config(), 3, 1, 64 * MiB));
 }
 
 TEST_F(test_planner, faster_relays_first)
@@ -493,8 +483,7 @@ TEST_F(test_planner, faster_relays_first)
         uct_cuda_topo_set_link(&node, 3, end, 48 * GB, -1, -1);
     }
 
-    plan(node, Config(), 0, 1, 64 * MiB);
-    EXPECT_EQ("direct,gpu3,gpu2,gpu4", paths());
+    EXPECT_EQ("direct,gpu3,gpu2,gpu4", paths(node, Config(), 0, 1, 64 * MiB));
     EXPECT_NEAR(2, share(1) / share(2), .1);
 
     plan(node, Config().set("_PATHS", "2"), 0, 1, 64 * MiB);
@@ -506,13 +495,11 @@ TEST_F(test_planner, missing_links_are_no_paths)
     uct_cuda_topo_t node = beluga();
 
     uct_cuda_topo_set_link(&node, 2, 1, 0, -1, -1);
-    plan(node, Config(), 0, 1, 64 * MiB);
-    EXPECT_EQ("direct,gpu3", paths());
+    EXPECT_EQ("direct,gpu3", paths(node, Config(), 0, 1, 64 * MiB));
 
     /* No peer access: relays remain, and the host */
     uct_cuda_topo_set_link(&node, 0, 1, 0, -1, -1);
-    plan(node, Config().set("", "y"), 0, 1, 64 * MiB);
-    EXPECT_EQ("gpu3,host", paths());
+    EXPECT_EQ("gpu3,host", paths(node, Config().set("", "y"), 0, 1, 64 * MiB));
 }
 
 /* Without peer access and relays the driver copies through host memory: large
@@ -527,17 +514,14 @@ TEST_F(test_planner, no_peer_access)
         }
     }
 
-    plan(node, Config(), 0, 1, 64 * MiB);
-    EXPECT_EQ("host", paths());
+    EXPECT_EQ("host", paths(node, Config(), 0, 1, 64 * MiB));
     EXPECT_GT(m_plan->paths[0].chunks, 4);
     EXPECT_LT(m_plan->seconds, .9 * m_plan->single_seconds);
 
-    plan(node, Config(), 0, 1, 256 * KiB);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(node, Config(), 0, 1, 256 * KiB));
     EXPECT_EQ(UCT_CUDA_PLAN_NO_GAIN, m_plan->reason);
 
-    plan(node, Config().set("_HOST", "n"), 0, 1, 64 * MiB);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(node, Config().set("_HOST", "n"), 0, 1, 64 * MiB));
 }
 
 TEST_F(test_planner, configured_paths)
@@ -546,20 +530,16 @@ TEST_F(test_planner, configured_paths)
 
     config.set("", "y").set("_PATHS", "host,gpu3,gpu1,gpu9,direct");
     /* gpu1 is the destination, gpu9 does not exist */
-    plan(beluga(), config, 0, 1, 64 * MiB);
-    EXPECT_EQ("host,gpu3,direct", paths());
+    EXPECT_EQ("host,gpu3,direct", paths(beluga(), config, 0, 1, 64 * MiB));
 
     config.set("_PATHS", "gpu2");
-    plan(beluga(), config, 0, 1, 64 * MiB);
-    EXPECT_EQ("gpu2", paths());
+    EXPECT_EQ("gpu2", paths(beluga(), config, 0, 1, 64 * MiB));
 
     config.set("_PATHS", "direct");
-    plan(beluga(), config, 0, 1, 64 * MiB);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(beluga(), config, 0, 1, 64 * MiB));
 
     config.set("_PATHS", "gpu1");
-    plan(beluga(), config, 0, 1, 64 * MiB);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(beluga(), config, 0, 1, 64 * MiB));
 }
 
 TEST_F(test_planner, configured_shares)
@@ -568,15 +548,13 @@ TEST_F(test_planner, configured_shares)
 
     config.set("", "y").set("_PATHS", "direct,gpu2,host");
     config.set("_SHARES", "5,4,1");
-    plan(beluga(), config, 0, 1, 10 * MiB);
-    EXPECT_EQ("direct,gpu2,host", paths());
+    EXPECT_EQ("direct,gpu2,host", paths(beluga(), config, 0, 1, 10 * MiB));
     EXPECT_NEAR(5. * MiB, m_plan->paths[0].bytes, 8 * KiB);
     EXPECT_NEAR(4. * MiB, m_plan->paths[1].bytes, 4 * KiB);
     EXPECT_NEAR(1. * MiB, m_plan->paths[2].bytes, 4 * KiB);
 
     config.set("_SHARES", "1,0,1");
-    plan(beluga(), config, 0, 1, 10 * MiB);
-    EXPECT_EQ("direct,host", paths());
+    EXPECT_EQ("direct,host", paths(beluga(), config, 0, 1, 10 * MiB));
 }
 
 TEST_F(test_planner, chunks)
@@ -592,8 +570,7 @@ TEST_F(test_planner, chunks)
     /* One count for each named path: gpu1 is the destination */
     config.set("_PATHS", "gpu2,gpu1,direct,gpu3").set("_SHARES", "2,1,1,1");
     config.set("_CHUNKS", "2,3,64,4");
-    plan(beluga(), config, 0, 1, 10 * MiB);
-    ASSERT_EQ("gpu2,direct,gpu3", paths());
+    ASSERT_EQ("gpu2,direct,gpu3", paths(beluga(), config, 0, 1, 10 * MiB));
     EXPECT_EQ(2u, m_plan->paths[0].chunks);
     EXPECT_EQ(1u, m_plan->paths[1].chunks);
     EXPECT_EQ(4u, m_plan->paths[2].chunks);
@@ -621,16 +598,14 @@ TEST_F(test_planner, smallest_chunks_still_fit)
     config.set("", "y").set("_PATHS", "gpu2").set("_STAGING_SIZE", "1m");
     largest = uct_cuda_plan_max_size(config);
     EXPECT_EQ(8 * MiB, largest);
-    plan(beluga(), config, 0, 1, largest);
-    EXPECT_EQ("gpu2", paths());
+    EXPECT_EQ("gpu2", paths(beluga(), config, 0, 1, largest));
     EXPECT_EQ(64u, m_plan->paths[0].chunks);
 
     plan(beluga(), config.set("_CHUNKS", "64").set("_MIN_SIZE", "0"), 0, 1,
          64 * 4 * KiB + 1);
     EXPECT_EQ("gpu2", paths());
 
-    plan(beluga(), config, 0, 1, largest + 1);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(beluga(), config, 0, 1, largest + 1));
 }
 
 TEST_F(test_planner, min_size)
@@ -638,16 +613,12 @@ TEST_F(test_planner, min_size)
     Config config;
 
     config.set("", "y");
-    plan(beluga(), config, 0, 1, MiB - 1);
-    EXPECT_EQ("", paths());
-    plan(beluga(), config, 0, 1, MiB);
-    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_EQ("", paths(beluga(), config, 0, 1, MiB - 1));
+    EXPECT_EQ("direct,gpu2,gpu3", paths(beluga(), config, 0, 1, MiB));
 
     config.set("_MIN_SIZE", "32m");
-    plan(beluga(), config, 0, 1, 32 * MiB - 1);
-    EXPECT_EQ("", paths());
-    plan(beluga(), config, 0, 1, 32 * MiB);
-    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    EXPECT_EQ("", paths(beluga(), config, 0, 1, 32 * MiB - 1));
+    EXPECT_EQ("direct,gpu2,gpu3", paths(beluga(), config, 0, 1, 32 * MiB));
 }
 
 TEST_F(test_planner, busy_links_get_less)
@@ -769,20 +740,16 @@ TEST_F(test_planner, relays_avoid_direct_paths_of_others)
 
     load.active[uct_cuda_plan_link(End(0), End(2))] = 1;
     load.active[uct_cuda_plan_link(End(3), End(1))] = 1;
-    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
-    EXPECT_EQ("direct,gpu2", paths());
+    EXPECT_EQ("direct,gpu2", paths(beluga(), Config(), 0, 1, 256 * MiB, &load));
     load.direct[uct_cuda_plan_link(End(0), End(2))] = 1;
-    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
-    EXPECT_EQ("direct,gpu3", paths());
+    EXPECT_EQ("direct,gpu3", paths(beluga(), Config(), 0, 1, 256 * MiB, &load));
     load.direct[uct_cuda_plan_link(End(3), End(1))] = 1;
-    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(beluga(), Config(), 0, 1, 256 * MiB, &load));
 
     /* An idle one is better than any */
     load.active[uct_cuda_plan_link(End(0), End(2))] = 0;
     load.direct[uct_cuda_plan_link(End(0), End(2))] = 0;
-    plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
-    EXPECT_EQ("direct,gpu2", paths());
+    EXPECT_EQ("direct,gpu2", paths(beluga(), Config(), 0, 1, 256 * MiB, &load));
 
     /* The user's setting */
     always.set("", "y");
@@ -803,8 +770,7 @@ TEST_F(test_planner, links_between_sockets_are_left_to_direct_paths)
     EXPECT_EQ("direct,gpu2", paths().substr(0, 11));
     load.active[uct_cuda_plan_link(End(1), End(2))] = 1;
     load.direct[uct_cuda_plan_link(End(1), End(2))] = 1;
-    plan(topo, Config(), 0, 1, 64 * MiB, &load);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(topo, Config(), 0, 1, 64 * MiB, &load));
 }
 
 TEST_F(test_planner, invalid_requests_get_no_plan)
@@ -880,8 +846,7 @@ TEST_F(test_planner, host_relays_near_the_buffer_come_first)
     EXPECT_EQ("direct,gpu6,gpu7,gpu4", paths());
 
     /* Its place is unknown: assume the GPU's node */
-    plan(node, Config(), -1, 3, 64 * MiB);
-    EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths());
+    EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths(node, Config(), -1, 3, 64 * MiB));
 }
 
 TEST_F(test_planner, host_relays_behind_other_switches_come_first)
@@ -968,8 +933,7 @@ TEST_F(test_planner, variables_are_for_host_memory_too)
     EXPECT_EQ("direct,gpu2", paths());
     plan(hgx(), Config().set("_MIN_SIZE", "128m"), 1, -1, 64 * MiB);
     EXPECT_EQ("", paths());
-    plan(hgx(), Config().set("", "n"), 1, -1, 64 * MiB);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(hgx(), Config().set("", "n"), 1, -1, 64 * MiB));
 }
 
 TEST_F(test_planner, host_memory_has_its_own_threshold)
@@ -992,8 +956,7 @@ TEST_F(test_planner, host_relays_need_time_to_begin)
 {
     uct_cuda_plan_load_t load = {};
 
-    plan(hgx(), Config(), 1, -1, MiB, &load);
-    EXPECT_EQ("", paths());
+    EXPECT_EQ("", paths(hgx(), Config(), 1, -1, MiB, &load));
     plan(hgx(), Config(), 1, -1, 2 * MiB, &load);
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
 
@@ -1057,8 +1020,7 @@ TEST_F(test_planner, windows_keep_to_the_users_paths)
     load.queued = 1;
     load.ahead[uct_cuda_plan_link(End(HOST), End(1))] = 64 * MiB;
     load.ahead[uct_cuda_plan_link(End(HOST), End(2))] = 64 * MiB;
-    plan(hgx(), Config(), -1, 1, MiB, &load);
-    EXPECT_EQ("gpu3", paths());
+    EXPECT_EQ("gpu3", paths(hgx(), Config(), -1, 1, MiB, &load));
     plan(hgx(), Config().set("_PATHS", "2"), -1, 1, MiB, &load);
     EXPECT_EQ(std::string::npos, paths().find("gpu3"));
     plan(hgx(), Config().set("_PATHS", "direct,gpu2"), -1, 1, MiB, &load);

@@ -102,15 +102,7 @@ protected:
 
     std::string paths() const
     {
-        std::string text;
-        char name[16];
-
-        for (unsigned i = 0; i < m_plan->num_paths; ++i) {
-            text += (i ? "," : "");
-            text += uct_cuda_plan_path_str(m_plan->paths[i].via, name,
-                                           sizeof(name));
-        }
-        return text;
+        return path_names(*m_plan);
     }
 
     static const std::string            HEAD;
