@@ -955,8 +955,8 @@ static void one_rate(end_t *end, const one_side_t *side)
         best = (rate > best) ? rate : best;
     }
 
-    printf("ucx_mp_ucp: %s: 16 MiB are read at %.1f GB/s\n", pair_mode,
-           best / 1e9);
+    printf("ucx_mp_ucp: %s: 16 MiB are read at %.1f GB/s%s\n", pair_mode,
+           best / 1e9, (best < ONE_MIN_RATE) ? ": too slow" : "");
     pair_wrong |= best < ONE_MIN_RATE;
 }
 
