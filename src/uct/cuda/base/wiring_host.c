@@ -35,27 +35,44 @@ const char *uct_cuda_wiring_sysfs(void)
     return ((path != NULL) && (path[0] != '\0')) ? path : "/sys";
 }
 
-/* Read the first line of a file below sysfs, without its end */
-static bool read_line(const char *path, char *line, size_t size)
+/* Read the first line of a file below sysfs, without its end. @a format, ap:
+ * the file's path */
+static bool __attribute__((format(printf, 3, 0)))
+read_line_of(char *line, size_t size, const char *format, va_list ap)
 {
-    const size_t length = uct_cuda_file_text(path, line, size);
+    char path[PATH_MAX];
+    size_t length;
 
+    vsnprintf(path, sizeof(path), format, ap);
+    length                    = uct_cuda_file_text(path, line, size);
     line[strcspn(line, "\n")] = '\0';
     return length > 0;
+}
+
+static bool __attribute__((format(printf, 3, 4)))
+read_line(char *line, size_t size, const char *format, ...)
+{
+    va_list ap;
+    bool is_read;
+
+    va_start(ap, format);
+    is_read = read_line_of(line, size, format, ap);
+    va_end(ap);
+    return is_read;
 }
 
 static bool __attribute__((format(printf, 2, 3)))
 read_number(long *value_p, const char *format, ...)
 {
-    char path[PATH_MAX];
     char line[64];
+    bool is_read;
     va_list ap;
     char *end;
 
     va_start(ap, format);
-    vsnprintf(path, sizeof(path), format, ap);
+    is_read = read_line_of(line, sizeof(line), format, ap);
     va_end(ap);
-    if (!read_line(path, line, sizeof(line))) {
+    if (!is_read) {
         return false;
     }
 
@@ -85,12 +102,10 @@ static unsigned generation_of(const char *speed)
 static uct_cuda_wiring_pcie_t read_pcie_of(const char *device, const char *what)
 {
     uct_cuda_wiring_pcie_t pcie = {0, 0};
-    char path[PATH_MAX + 32];
     char line[64];
     long width;
 
-    snprintf(path, sizeof(path), "%s/%s_link_speed", device, what);
-    if (read_line(path, line, sizeof(line)) &&
+    if (read_line(line, sizeof(line), "%s/%s_link_speed", device, what) &&
         read_number(&width, "%s/%s_link_width", device, what) && (width > 0) &&
         (width <= MAX_LANES)) {
         pcie.generation = generation_of(line);
@@ -270,22 +285,20 @@ static void for_each(const char *list, uct_cuda_wiring_t *wiring)
  * too; they are unsuitable for staging */
 static void read_numa(uct_cuda_wiring_t *wiring)
 {
-    char path[PATH_MAX];
-    char line[2048];
+    char line[4096];
     long value;
     int i;
 
-    snprintf(path, sizeof(path), "%s/devices/system/node/has_cpu",
-             uct_cuda_wiring_sysfs());
-    if (!read_line(path, line, sizeof(line))) {
+    if (!read_line(line, sizeof(line), "%s/devices/system/node/has_cpu",
+                   uct_cuda_wiring_sysfs())) {
         return;
     }
 
     for_each(line, wiring);
     for (i = 0; i < wiring->num_numa; ++i) {
-        snprintf(path, sizeof(path), "%s/devices/system/node/node%d/cpulist",
-                 uct_cuda_wiring_sysfs(), wiring->numa[i].os_index);
-        if (read_line(path, line, sizeof(line)) &&
+        if (read_line(line, sizeof(line),
+                      "%s/devices/system/node/node%d/cpulist",
+                      uct_cuda_wiring_sysfs(), wiring->numa[i].os_index) &&
             isdigit((unsigned char)line[0]) &&
             read_number(&value,
                         "%s/devices/system/cpu/cpu%ld/topology/"
