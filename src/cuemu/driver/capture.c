@@ -30,7 +30,7 @@ static const struct {
      */
     {"cuCtxSynchronize", CUEMU_CAPTURE_BREAKS},
     {"cuCtxSetFlags", CUEMU_CAPTURE_BREAKS},
-    {"cuCtxRecordEvent", CUEMU_CAPTURE_SAFE}, /* in its context */
+    {"cuCtxRecordEvent", CUEMU_CAPTURE_SAFE}, /* breaks those of its context */
     {"cuCtxPushCurrent", CUEMU_CAPTURE_SAFE},
     {"cuDevicePrimaryCtxRelease", CUEMU_CAPTURE_SAFE},
     {"cuDevicePrimaryCtxRetain", CUEMU_CAPTURE_SAFE},
@@ -294,8 +294,6 @@ static void cuemu_capture_end(cuemu_capture_t *capture)
     __atomic_sub_fetch(&cuemu_num_captures, 1, __ATOMIC_RELEASE);
 }
 
-/* Return whether a stream of the context without any of these flags is under
-   this capture. */
 static int cuemu_capture_has_stream(const cuemu_capture_t *capture,
                                     const cuemu_context_t *ctx, unsigned flags)
 {
@@ -311,30 +309,38 @@ static int cuemu_capture_has_stream(const cuemu_capture_t *capture,
     return 0;
 }
 
+/* Return `error` if a stream of the context without any of these flags is under
+   capture, otherwise SUCCESS. `by`: what invalidates such captures, or NULL. */
+static CUresult
+cuemu_capture_conflict(const cuemu_context_t *ctx, unsigned flags,
+                       CUresult error, const char *by)
+{
+    CUresult result = CUDA_SUCCESS;
+    cuemu_capture_t *capture;
+
+    for (capture = cuemu_captures; capture != NULL; capture = capture->next) {
+        if (cuemu_capture_has_stream(capture, ctx, flags)) {
+            result = error;
+            if (by != NULL) {
+                cuemu_capture_break(capture, by);
+            }
+        }
+    }
+
+    return result;
+}
+
 /* Return CAPTURE_IMPLICIT if `stream` is a legacy stream that would wait for a
    blocking stream under capture, otherwise SUCCESS. `breaks`: break such
    captures, too. */
 static CUresult cuemu_capture_check_legacy(const cuemu_stream_t *stream,
                                            int breaks)
 {
-    CUresult result = CUDA_SUCCESS;
-    cuemu_capture_t *capture;
-
-    if (stream != stream->ctx->null_stream) {
-        return CUDA_SUCCESS;
-    }
-
-    for (capture = cuemu_captures; capture != NULL; capture = capture->next) {
-        if (cuemu_capture_has_stream(capture, stream->ctx,
-                                     CU_STREAM_NON_BLOCKING)) {
-            result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-            if (breaks) {
-                cuemu_capture_break(capture, "use of the legacy stream");
-            }
-        }
-    }
-
-    return result;
+    return (stream != stream->ctx->null_stream) ?
+           CUDA_SUCCESS :
+           cuemu_capture_conflict(stream->ctx, CU_STREAM_NON_BLOCKING,
+                                  CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                                  breaks ? "use of the legacy stream" : NULL);
 }
 
 static CUresult cuemu_capture_check(cuemu_stream_t *stream)
@@ -382,16 +388,12 @@ CUresult cuemu_capture_refuse(cuemu_stream_t *stream)
 
 CUresult cuemu_capture_refuse_context(const cuemu_context_t *ctx)
 {
-    CUresult result = CUDA_SUCCESS;
-    cuemu_capture_t *capture;
+    CUresult result;
 
     pthread_mutex_lock(&cuemu_captures_lock);
-    for (capture = cuemu_captures; capture != NULL; capture = capture->next) {
-        if (cuemu_capture_has_stream(capture, ctx, 0)) {
-            cuemu_capture_break(capture, "a call on its context");
-            result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        }
-    }
+    result = cuemu_capture_conflict(ctx, 0,
+                                    CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                                    "a call on its context");
     pthread_mutex_unlock(&cuemu_captures_lock);
     return result;
 }
