@@ -178,7 +178,8 @@ static int uct_abi_module_find(const void *caller_address, const char *name,
            (access(path, F_OK) == 0);
 }
 
-/* Open one of the host's modules. @return NULL: there is none, or dlerror() */
+/* Open one of the host's modules. @return NULL: the file does not exist, or
+ * dlopen() failed */
 static void * __attribute__((noinline))
 uct_abi_module_open(const void *caller_address, const char *name)
 {

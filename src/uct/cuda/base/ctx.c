@@ -22,8 +22,8 @@
 /* Longest wait for an idle GPU. Falling back takes milliseconds, too. */
 #define WAIT_NS (2 * 1000 * 1000)
 
-/* Time after a wait that timed out in which waits last UCT_CUDA_CTX_ANSWER_NS
- * only */
+/* For this time after a wait that timed out, others last no longer than
+ * UCT_CUDA_CTX_ANSWER_NS */
 #define SHORT_WAITS_NS (100 * 1000 * 1000)
 
 

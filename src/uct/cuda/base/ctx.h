@@ -121,7 +121,7 @@ void uct_cuda_ctx_pop(void);
  * the module assumes that such a program has queued no work that waits for it.
  * The query invalidates every capture of other streams in the context, in
  * whatever mode, so it must be called rarely. After that, and for the next
- * 10 s, the answer is true as well. Drivers before CUDA 12.5 do not report it:
+ * 10 s, the answer is true as well. Drivers before CUDA 12.5 lack the query:
  * true.
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);

@@ -46,14 +46,15 @@ static void query_gpu(uct_cuda_wiring_t *wiring, int device, bool details)
         (void)UCT_CUDA_CALL_NOLOG(cuDeviceTotalMem, &gpu->memory, device);
     }
 
-    major     = query_attribute(device,
-                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
-    minor     = query_attribute(device,
-                              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
+    major     = query_attribute(
+            device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0);
+    minor     = query_attribute(
+            device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0);
     gpu->sm   = 10 * major + minor;
     gpu->numa = uct_cuda_wiring_numa(wiring,
-                                     query_attribute(device,
-                                                   ATTRIBUTE_HOST_NUMA_ID, -1));
+                                     query_attribute(
+                                             device, ATTRIBUTE_HOST_NUMA_ID,
+                                             -1));
 }
 
 static int query_p2p(CUdevice_P2PAttribute attribute, int from, int to)

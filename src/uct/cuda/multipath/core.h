@@ -175,8 +175,8 @@ void uct_cuda_mp_summary_log(const uct_cuda_mp_summary_t *summary);
 
 typedef enum {
     UCT_CUDA_MP_ACQUIRED,
-    UCT_CUDA_MP_REPLAN, /**< New constraints: the plan must be made again */
-    UCT_CUDA_MP_GIVE_UP    /**< The transfer uses one path */
+    UCT_CUDA_MP_REPLAN,  /**< New constraints: the plan must be made again */
+    UCT_CUDA_MP_GIVE_UP  /**< The transfer uses one path */
 } uct_cuda_mp_acquired_t;
 
 /**

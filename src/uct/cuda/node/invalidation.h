@@ -94,7 +94,7 @@ bool uct_cuda_node_invalidation_is_over(
 /** Gets the page's descriptor from a process of another PID namespace; -1:
  *  none. */
 typedef int (*uct_cuda_node_fetch_page_t)(uint64_t pid_ns, int32_t pid,
-                                        uint32_t page_id);
+                                          uint32_t page_id);
 
 /**
  * Take a reference to a peer's page. The views belong to the mapping cache:

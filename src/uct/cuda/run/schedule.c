@@ -21,7 +21,7 @@
 
 /* Without words: query again after this fraction of the time since the last
  * completion, which bounds the added delay */
-#define QUERY_PART     64
+#define QUERY_PART 64
 
 
 /** Steps to be ended by another rank on one of its queues. */

@@ -153,10 +153,14 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
     char groups[4096];
     int cpu;
 
+    if (claims == NULL) {
+        return;
+    }
+
     /* the process's mask, used for new threads: the calling thread may be bound
      * elsewhere */
     (void)mask_get(getpid(), &own);
-    for (i = 0; (claims != NULL) && (i < count) && (i < UCHAR_MAX); ++i) {
+    for (i = 0; (i < count) && (i < UCHAR_MAX); ++i) {
         if (((pid_t)pids[i] == getpid()) ||
             !mask_get((pid_t)pids[i], &other)) {
             continue;
@@ -168,9 +172,7 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
     }
 
     for (cpu = 0; cpu < MAX_CPUS; ++cpu) {
-        sum += !mask_has(&own, cpu) ? 0 :
-               (claims == NULL)     ? 1 :
-                                      1.0 / (1 + claims[cpu]);
+        sum += mask_has(&own, cpu) ? 1.0 / (1 + claims[cpu]) : 0;
     }
     free(claims);
 

@@ -24,7 +24,7 @@ unsigned uct_cuda_host_cpus_share(void);
 
 /**
  * Set the other processes of the node that move data. Thread safe; one system
- * call for each process.
+ * call for each process. Without memory the share stays as it was.
  *
  * @param pids  Processes that have ended are ignored.
  */
