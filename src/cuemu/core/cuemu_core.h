@@ -151,7 +151,14 @@ typedef struct {
                                              own links are busy, no byte
                                              moves */
     cuemu_time_t complete;                /* from the last byte to completion */
+    cuemu_time_t small;                   /* added to `setup` for the first
+                                             CUEMU_SMALL_COPY bytes, in
+                                             proportion */
 } cuemu_route_t;
+
+/* The driver copies so many bytes to or from pageable memory more slowly than
+   the rest of a copy */
+#define CUEMU_SMALL_COPY 65536
 
 /* Driver calls with a modelled time on the calling CPU */
 typedef enum {
@@ -205,6 +212,8 @@ typedef struct {
                                              for work of another stream */
     cuemu_time_t kernel;                  /* shortest time of a kernel on the
                                              GPU */
+    cuemu_time_t kernel_start;            /* from its launch to its start, in an
+                                             idle stream */
     cuemu_time_t pull;                    /* added to `setup` if the reading
                                              GPU's engine makes the copy */
 } cuemu_cost_t;
@@ -261,6 +270,9 @@ const cuemu_route_t *cuemu_node_route(const cuemu_node_t *node,
  * one bridge, 2 by several bridges, 3 by the same CPU, 4 on different CPUs.
  */
 int cuemu_node_pci_distance(const cuemu_node_t *node, int gpu1, int gpu2);
+
+/* Return the time that the engine's set-up of a copy takes. */
+cuemu_time_t cuemu_route_setup(const cuemu_route_t *route, uint64_t bytes);
 
 /*
  * Return the time of a copy with the route to itself, from its submission in an

@@ -486,6 +486,7 @@ static void cuemu_route_times(cuemu_route_t *route, cuemu_route_kind_t kind)
     route->setup    = (cuemu_time_t)(model->setup_us * CUEMU_PS_PER_US + 0.5);
     route->complete = (cuemu_time_t)(model->complete_us * CUEMU_PS_PER_US +
                                      0.5);
+    route->small    = 0;
 }
 
 /* Add the links from a GPU to its CPU (`up`), or back: its NVLinks to the CPU
@@ -778,6 +779,7 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
         {"graph-first-launch", &cost->graph_first_launch},
         {"cross-stream", &cost->cross_stream},
         {"shortest-kernel", &cost->kernel},
+        {"kernel-start", &cost->kernel_start},
         {"pull", &cost->pull}
     };
     size_t i;
@@ -819,6 +821,14 @@ static int cuemu_route_matches(const cuemu_build_t *b,
     return fnmatch(name, cuemu_copy_models[route->kind].name, 0) == 0;
 }
 
+/* Set a time that is given: `us` is not negative. */
+static void cuemu_set_time(double us, cuemu_time_t *time)
+{
+    if (us >= 0) {
+        *time = (cuemu_time_t)(us * CUEMU_PS_PER_US + 0.5);
+    }
+}
+
 /* Set the fixed times of routes whose links, e.g. "nvlink.*", or kind, e.g.
    "pageable-d2h", match the element's name. Times not given stay. PARSE if no
    route matches. */
@@ -829,7 +839,8 @@ static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
     cuemu_route_t *route;
     int i;
 
-    if ((s->launch_us > 1e6) || (s->setup_us > 1e6) || (s->complete_us > 1e6)) {
+    if ((s->launch_us > 1e6) || (s->setup_us > 1e6) ||
+        (s->complete_us > 1e6) || (s->small_us > 1e6)) {
         return cuemu_xml_error(b->xml, s->line, "a time above a second");
     }
     for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
@@ -839,17 +850,10 @@ static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
         }
 
         found = 1;
-        if (s->launch_us >= 0) {
-            route->launch = (cuemu_time_t)(s->launch_us * CUEMU_PS_PER_US +
-                                           0.5);
-        }
-        if (s->setup_us >= 0) {
-            route->setup = (cuemu_time_t)(s->setup_us * CUEMU_PS_PER_US + 0.5);
-        }
-        if (s->complete_us >= 0) {
-            route->complete = (cuemu_time_t)(s->complete_us * CUEMU_PS_PER_US +
-                                             0.5);
-        }
+        cuemu_set_time(s->launch_us, &route->launch);
+        cuemu_set_time(s->setup_us, &route->setup);
+        cuemu_set_time(s->complete_us, &route->complete);
+        cuemu_set_time(s->small_us, &route->small);
     }
     return found ? CUEMU_OK :
            cuemu_xml_error(b->xml, s->line, "there is no link and no kind of "
@@ -1052,9 +1056,18 @@ int cuemu_node_pci_distance(const cuemu_node_t *node, int gpu1, int gpu2)
     return ((common == g1->pci_depth) && (common == g2->pci_depth)) ? 1 : 2;
 }
 
+cuemu_time_t cuemu_route_setup(const cuemu_route_t *route, uint64_t bytes)
+{
+    double part = (double)((bytes < CUEMU_SMALL_COPY) ? bytes :
+                                                        CUEMU_SMALL_COPY);
+
+    return route->setup +
+           (cuemu_time_t)((double)route->small * part / CUEMU_SMALL_COPY);
+}
+
 cuemu_time_t cuemu_route_copy_time(const cuemu_route_t *route, uint64_t bytes)
 {
-    return route->launch + route->setup + route->complete +
+    return route->launch + cuemu_route_setup(route, bytes) + route->complete +
            (cuemu_time_t)((double)bytes / route->solo_rate *
                           (double)CUEMU_PS_PER_SEC + 0.5);
 }

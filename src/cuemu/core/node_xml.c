@@ -527,6 +527,7 @@ static cuemu_status_t cuemu_xml_setting(cuemu_xml_t *xml, const xmlNode *elem)
         {"gbps", &setting->gbps},           {"us", &setting->us},
         {"launch_us", &setting->launch_us}, {"setup_us", &setting->setup_us},
         {"complete_us", &setting->complete_us},
+        {"small_us", &setting->small_us},
         {"memory_mib", &setting->memory_mib},
         {"sm_count", &setting->sm_count},   {"peers", &setting->peers}
     };

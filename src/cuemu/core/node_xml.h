@@ -75,6 +75,7 @@ typedef struct {
     double launch_us;
     double setup_us;
     double complete_us;
+    double small_us;
     double memory_mib;
     double sm_count;
     double peers;                   /* gpu: 0: no peer access over PCIe */

@@ -403,7 +403,7 @@ static void cuemu_flow_join(cuemu_sim_t *sim, uint32_t index)
     cuemu_class_t *cls         = &sim->classes[ci];
     const cuemu_route_t *route = cuemu_class_route(sim, ci);
     double amount              = (double)op->desc.bytes;
-    cuemu_time_t setup         = route->setup;
+    cuemu_time_t setup         = cuemu_route_setup(route, op->desc.bytes);
 
     if (op->in_setup) {
         setup += (op->desc.flags & CUEMU_OP_PULLED) ? sim->node.cost.pull : 0;
@@ -562,8 +562,9 @@ static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
     case CUEMU_OP_COPY:
         op->state    = CUEMU_OP_STATE_RUNNING;
         op->in_setup = !(op->desc.flags & CUEMU_OP_STREAMED) &&
-                       (cuemu_class_route(sim, cuemu_class_index(op))->setup >
-                        0);
+                       (cuemu_route_setup(cuemu_class_route(
+                                                  sim, cuemu_class_index(op)),
+                                          op->desc.bytes) > 0);
         cuemu_flow_join(sim, index);
         break;
     case CUEMU_OP_DELAY:

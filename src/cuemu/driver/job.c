@@ -589,7 +589,8 @@ void cuemu_job_submit(cuemu_job_t *job, cuemu_stream_t *stream, cuemu_time_t at)
     cuemu_job_reserve(1);
     cuemu_lock();
     cuemu_job_begin_work(job, &work);
-    begin = cuemu_work_submit(stream, &work, NULL, 0, at);
+    begin = cuemu_work_submit(stream, &work, NULL, 0,
+                              at + cuemu_session.node->cost.kernel_start);
     cuemu_job_end_work(&work);
     end = cuemu_work_submit(stream, &work, &begin, 1, at);
     __atomic_store_n(&job->end, end, __ATOMIC_RELEASE);

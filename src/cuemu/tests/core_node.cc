@@ -445,7 +445,8 @@ TEST_F(core_xml, overrides)
                            "<cuemu set=\"copy\" name=\"pcie.0.up\" "
                            "setup_us=\"9\" source=\"test\"/>\n"
                            "<cuemu set=\"copy\" name=\"pageable-d2h\" "
-                           "complete_us=\"8\" source=\"test\"/>\n"
+                           "complete_us=\"8\" small_us=\"32\" "
+                           "source=\"test\"/>\n"
                            "<cuemu set=\"gpu\" name=\"0\" model=\"Toy\" "
                            "memory_mib=\"64\" source=\"test\"/>\n")))
             << m_error;
@@ -459,6 +460,11 @@ TEST_F(core_xml, overrides)
     EXPECT_NE(9 * CUEMU_PS_PER_US, down->setup);
     EXPECT_EQ(8 * CUEMU_PS_PER_US,
               cuemu_node_route(&m_node, 0, CUEMU_PLACE_PAGEABLE)->complete);
+    EXPECT_EQ(cuemu_node_route(&m_node, 0, CUEMU_PLACE_PAGEABLE)->setup +
+                      16 * CUEMU_PS_PER_US,
+              cuemu_route_setup(cuemu_node_route(&m_node, 0,
+                                                 CUEMU_PLACE_PAGEABLE),
+                                32768));
     for (auto other : {up, down,
                        cuemu_node_route(&m_node, CUEMU_PLACE_PAGEABLE, 0)}) {
         EXPECT_NE(8 * CUEMU_PS_PER_US, other->complete);

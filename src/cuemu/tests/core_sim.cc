@@ -144,6 +144,40 @@ TEST(core_sim, h200_x2_copies_are_as_measured)
     }
 }
 
+/* Copies with memory that another process has just written or read, by hand on
+   H200 (docs/results/by-hand.md), us until the stream is synchronized */
+TEST(core_sim, h200_x2_pageable_copies_are_as_measured)
+{
+    static const struct {
+        uint64_t bytes;
+        double   to_gpu, to_host;
+    } measured[] = {{8, 6.0, 9.5},
+                    {4096, 7.6, 9.9},
+                    {16384, 11.4, 12.1},
+                    {65536, 25.8, 19.9}};
+    core_node node("h200-x2");
+    const cuemu_time_t *call = node->cost.call;
+    const double calls       = (double)(call[CUEMU_CALL_COPY_ASYNC] +
+                                        call[CUEMU_CALL_QUERY_DONE]) / US;
+    auto time                = [&](cuemu_place_t src, cuemu_place_t dst,
+                                   uint64_t bytes) {
+        core_sim s(*node);
+        cuemu_op_id_t id = s.copy(src, dst, bytes);
+
+        s.run();
+        EXPECT_NEAR((double)cuemu_route_copy_time(&node.route(src, dst), bytes),
+                    (double)s.end(id), 2.0);
+        return calls + (double)s.end(id) / US;
+    };
+
+    for (auto &m : measured) {
+        EXPECT_NEAR(m.to_gpu, time(CUEMU_PLACE_PAGEABLE, 0, m.bytes),
+                    0.12 * m.to_gpu) << m.bytes;
+        EXPECT_NEAR(m.to_host, time(0, CUEMU_PLACE_PAGEABLE, m.bytes),
+                    0.12 * m.to_host) << m.bytes;
+    }
+}
+
 /* The call for several copies, us */
 TEST(core_sim, h200_x2_batches_are_as_measured)
 {

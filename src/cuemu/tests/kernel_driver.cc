@@ -690,6 +690,38 @@ TEST_F(kernel_driver, bytes_shared_by_a_warp_are_read_once)
     });
 }
 
+/* A small kernel by hand on H200 (docs/results/by-hand.md), us: alone it is
+   seen after 8.5, of which 0.2 is the event and 1.4 the query; each further one
+   of a stream takes 2.8 */
+TEST_F(kernel_driver, h200_x2_small_kernels_are_as_measured)
+{
+    setenv("CUEMU_NODE", "h200-x2", 1);
+    setenv("CUEMU_SLOWDOWN", "100", 1);
+    run(1, [&](int) {
+        double took[2];
+
+        use(0);
+        CU_OK(load_text(module_of(NUMBER)));
+        CUevent begin   = event(), end = event();
+        CUstream s      = stream();
+        CUdeviceptr ptr = alloc(4096);
+        for (int further = 0; further < 2; ++further) {
+            float ms = 0;
+
+            CU_OK(cuEventRecord(begin, s));
+            for (int i = 0; i <= 63 * further; ++i) {
+                CU_OK(try_launch(function("go"), 1, 32, 0, s, ptr));
+            }
+            CU_OK(cuEventRecord(end, s));
+            CU_OK(cuEventSynchronize(end));
+            CU_OK(cuEventElapsedTime(&ms, begin, end));
+            took[further] = ms * 1e3;
+        }
+        EXPECT_NEAR(8.5 - 0.2 - 1.4, took[0], 0.5);
+        EXPECT_NEAR(2.8, (took[1] - took[0]) / 63, 0.2);
+    });
+}
+
 /* CUEMU_TIME_ONLY: times are the same, but large copies move no bytes, and only
    the first and last blocks of a grid run. */
 TEST_F(kernel_driver, time_only_keeps_the_times)
