@@ -182,7 +182,10 @@ def page(emulated, parts):
            'UCX, MPI and the module counts only a hundredth. With 5 instead, '
            'messages of 8 B, 64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us '
            'more (`ucx_mp_run --emulate h200-x2 --slowdown 5 mpirun -n 2 '
-           'ucx_mp_bw --benchmark latency`, with and without `--stock`). A '
+           'ucx_mp_bw --benchmark latency`, with and without `--stock`). For '
+           'the same code of UCX, processors of real nodes took 1.6 to 2.7 '
+           'times as long as the one here (part h200-5daf37c6-31 of the '
+           'logs). A '
            'message of 4 KiB between GPUs takes 22.5 us with stock, of which '
            'its two copies by hand explain 17.5 ([by hand]'
            '(by-hand.md#calls-and-copies)).',
