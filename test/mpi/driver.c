@@ -4,14 +4,13 @@
 #include "gpu.h"
 #include "util.h"
 
-#define DRIVER_SYMBOL(_member, _name, _args) \
-    {_name, (void**)&ucx_mp_driver._member},
-
 ucx_mp_driver_t ucx_mp_driver;
 
 void ucx_mp_driver_load(void)
 {
-    const ucx_mp_symbol_t symbols[] = {UCX_MP_DRIVER_FUNCTIONS(DRIVER_SYMBOL)};
+    const ucx_mp_symbol_t symbols[] = {
+        UCX_MP_DRIVER_FUNCTIONS(UCX_MP_DRIVER_SYMBOL)
+    };
 
     ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
     ucx_mp_driver.prop = (ucx_mp_prop_t){.type          = 1,

@@ -11,47 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef unsigned long long ucx_mp_devptr_t;
-typedef int ucx_mp_device_t;
-typedef void *ucx_mp_ctx_t;
-
 #define UCX_MP_GPU_MANAGED_GLOBAL 1
 
-/* Functions of the driver: member name, exported name, arguments */
-#define UCX_MP_GPU_FUNCTIONS(_) \
-    _(init, "cuInit", (unsigned flags)) \
-    _(error_name, "cuGetErrorName", (int error, const char **name_p)) \
-    _(device_count, "cuDeviceGetCount", (int *count_p)) \
-    _(device_get, "cuDeviceGet", (ucx_mp_device_t *device_p, int ordinal)) \
-    _(ctx_retain, "cuDevicePrimaryCtxRetain", \
-      (ucx_mp_ctx_t *ctx_p, ucx_mp_device_t device)) \
-    _(ctx_set, "cuCtxSetCurrent", (ucx_mp_ctx_t ctx)) \
-    _(enable_peer, "cuCtxEnablePeerAccess", \
-      (ucx_mp_ctx_t peer, unsigned flags)) \
-    _(ctx_synchronize, "cuCtxSynchronize", (void)) \
-    _(alloc, "cuMemAlloc_v2", (ucx_mp_devptr_t *ptr_p, size_t size)) \
-    _(free, "cuMemFree_v2", (ucx_mp_devptr_t ptr)) \
-    _(alloc_managed, "cuMemAllocManaged", \
-      (ucx_mp_devptr_t *ptr_p, size_t size, unsigned flags)) \
-    _(alloc_host, "cuMemAllocHost_v2", (void **ptr_p, size_t size)) \
-    _(free_host, "cuMemFreeHost", (void *ptr)) \
-    _(copy_htod, "cuMemcpyHtoD_v2", \
-      (ucx_mp_devptr_t dst, const void *src, size_t size)) \
-    _(copy_dtoh, "cuMemcpyDtoH_v2", \
-      (void *dst, ucx_mp_devptr_t src, size_t size)) \
-    _(memset, "cuMemsetD8_v2", \
-      (ucx_mp_devptr_t dst, unsigned char value, size_t size))
-
-#define UCX_MP_GPU_MEMBER(_member, _name, _args) int(*_member) _args;
-#define UCX_MP_GPU_SYMBOL(_member, _name, _args) \
-    {_name, (void**)&ucx_mp_gpu._member},
-
 static struct {
-    UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_MEMBER)
     void *lib;
     int present;
-    int (*put)(ucx_mp_devptr_t dst, const void *src, size_t size);
-    int (*get)(void *dst, ucx_mp_devptr_t src, size_t size);
+    int (*put)(ucx_mp_ptr_t dst, const void *src, size_t size);
+    int (*get)(void *dst, ucx_mp_ptr_t src, size_t size);
 } ucx_mp_gpu;
 
 const char *const ucx_mp_mem_names[] = {"device", "host", "pinned", "managed",
@@ -61,7 +27,7 @@ const char *ucx_mp_gpu_error_name(int error)
 {
     const char *name;
 
-    if ((ucx_mp_gpu.error_name(error, &name) != 0) || (name == NULL)) {
+    if ((ucx_mp_driver.error_name(error, &name) != 0) || (name == NULL)) {
         return "unknown error";
     }
     return name;
@@ -96,11 +62,11 @@ int ucx_mp_gpu_local_rank(int rank)
 
 int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
 {
-    const ucx_mp_symbol_t symbols[] = {UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_SYMBOL)};
-    ucx_mp_device_t device;
-    ucx_mp_ctx_t ctx;
-    void *lib;
-    int error, count;
+    const ucx_mp_symbol_t symbols[] = {
+        UCX_MP_DRIVER_BASE(UCX_MP_DRIVER_SYMBOL)
+    };
+    void *lib, *ctx;
+    int error, count, device;
     size_t i;
 
     lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -118,23 +84,23 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
     *(void**)&ucx_mp_gpu.put = dlsym(lib, "cuemu_put");
     *(void**)&ucx_mp_gpu.get = dlsym(lib, "cuemu_get");
 
-    error = ucx_mp_gpu.init(0);
+    error = ucx_mp_driver.init(0);
     if (error != 0) {
         snprintf(why, size, "cuInit: %s (%d)", ucx_mp_gpu_error_name(error),
                  error);
         return 0;
     }
-    error = ucx_mp_gpu.device_count(&count);
+    error = ucx_mp_driver.device_count(&count);
     if ((error != 0) || (count == 0)) {
         snprintf(why, size, "the CUDA driver shows no GPU");
         return 0;
     }
 
-    ucx_mp_gpu_check(ucx_mp_gpu.device_get(&device, local_rank % count),
+    ucx_mp_gpu_check(ucx_mp_driver.device_get(&device, local_rank % count),
                      "cuDeviceGet", 0);
-    ucx_mp_gpu_check(ucx_mp_gpu.ctx_retain(&ctx, device),
+    ucx_mp_gpu_check(ucx_mp_driver.ctx_retain(&ctx, device),
                      "cuDevicePrimaryCtxRetain", 0);
-    ucx_mp_gpu_check(ucx_mp_gpu.ctx_set(ctx), "cuCtxSetCurrent", 0);
+    ucx_mp_gpu_check(ucx_mp_driver.ctx_set(ctx), "cuCtxSetCurrent", 0);
     ucx_mp_gpu.lib     = lib;
     ucx_mp_gpu.present = 1;
     return count;
@@ -153,21 +119,21 @@ int ucx_mp_gpu_require(int local_rank)
 
 void ucx_mp_gpu_enable_peers(void)
 {
-    ucx_mp_ctx_t ctxs[16];
+    void *ctxs[16];
     int count, i, k;
 
-    ucx_mp_gpu_check(ucx_mp_gpu.device_count(&count), "cuDeviceGetCount", 0);
+    ucx_mp_gpu_check(ucx_mp_driver.device_count(&count), "cuDeviceGetCount", 0);
     count = (count > 16) ? 16 : count;
     for (i = 0; i < count; ++i) {
-        ucx_mp_gpu_check(ucx_mp_gpu.ctx_retain(&ctxs[i], i),
+        ucx_mp_gpu_check(ucx_mp_driver.ctx_retain(&ctxs[i], i),
                          "cuDevicePrimaryCtxRetain", 0);
     }
 
     for (i = 0; i < count; ++i) {
-        ucx_mp_gpu_check(ucx_mp_gpu.ctx_set(ctxs[i]), "cuCtxSetCurrent", 0);
+        ucx_mp_gpu_check(ucx_mp_driver.ctx_set(ctxs[i]), "cuCtxSetCurrent", 0);
         for (k = 0; k < count; ++k) {
             if (k != i) {
-                (void)ucx_mp_gpu.enable_peer(ctxs[k], 0);
+                (void)ucx_mp_driver.peer_enable(ctxs[k], 0);
             }
         }
     }
@@ -209,7 +175,7 @@ typedef struct ucx_mp_block ucx_mp_block_t;
 
 struct ucx_mp_block {
     ucx_mp_block_t  *next;
-    ucx_mp_devptr_t ptr;
+    ucx_mp_ptr_t ptr;
     size_t          mapped;   /* bytes; 0: of a pool */
     size_t          reserved; /* bytes */
 };
@@ -252,7 +218,7 @@ static int ucx_mp_gpu_next(void)
     const int self = ucx_mp_driver.prop.location;
     int count, next = self, can = 0;
 
-    ucx_mp_gpu_check(ucx_mp_gpu.device_count(&count), "cuDeviceGetCount", 0);
+    ucx_mp_gpu_check(ucx_mp_driver.device_count(&count), "cuDeviceGetCount", 0);
     do {
         next = (next + 1) % count;
         if (next != self) {
@@ -298,14 +264,14 @@ static void ucx_mp_gpu_take(ucx_mp_block_t *block, int kind, size_t size)
     UCX_MP_DRIVER(stream_synchronize, NULL);
 }
 
-static ucx_mp_devptr_t ucx_mp_gpu_alloc(size_t size)
+static ucx_mp_ptr_t ucx_mp_gpu_alloc(size_t size)
 {
     const int kind = ucx_mp_allocator();
-    ucx_mp_devptr_t ptr;
+    ucx_mp_ptr_t ptr;
     ucx_mp_block_t *block;
 
     if (kind == ALLOC) {
-        ucx_mp_gpu_check(ucx_mp_gpu.alloc(&ptr, size), "cuMemAlloc", size);
+        ucx_mp_gpu_check(ucx_mp_driver.alloc(&ptr, size), "cuMemAlloc", size);
         return ptr;
     }
 
@@ -326,7 +292,7 @@ static ucx_mp_devptr_t ucx_mp_gpu_alloc(size_t size)
     return block->ptr;
 }
 
-static void ucx_mp_gpu_free(ucx_mp_devptr_t ptr)
+static void ucx_mp_gpu_free(ucx_mp_ptr_t ptr)
 {
     ucx_mp_block_t **link = &ucx_mp_blocks, *block;
 
@@ -340,7 +306,7 @@ static void ucx_mp_gpu_free(ucx_mp_devptr_t ptr)
     ucx_mp_blocks_end();
 
     if (block == NULL) {
-        ucx_mp_gpu_check(ucx_mp_gpu.free(ptr), "cuMemFree", 0);
+        ucx_mp_gpu_check(ucx_mp_driver.free(ptr), "cuMemFree", 0);
     } else if (block->mapped == 0) {
         UCX_MP_DRIVER(free_async, ptr, NULL);
         UCX_MP_DRIVER(stream_synchronize, NULL);
@@ -354,19 +320,19 @@ static void ucx_mp_gpu_free(ucx_mp_devptr_t ptr)
 
 void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size)
 {
-    ucx_mp_devptr_t devptr = 0;
+    ucx_mp_ptr_t devptr = 0;
     void *ptr              = NULL;
 
     switch (mem) {
     case UCX_MP_MEM_DEVICE:
         return (void*)(uintptr_t)ucx_mp_gpu_alloc(size);
     case UCX_MP_MEM_MANAGED:
-        ucx_mp_gpu_check(ucx_mp_gpu.alloc_managed(&devptr, size,
+        ucx_mp_gpu_check(ucx_mp_driver.alloc_managed(&devptr, size,
                                                   UCX_MP_GPU_MANAGED_GLOBAL),
                          "cuMemAllocManaged", size);
         return (void*)(uintptr_t)devptr;
     case UCX_MP_MEM_PINNED:
-        ucx_mp_gpu_check(ucx_mp_gpu.alloc_host(&ptr, size), "cuMemAllocHost",
+        ucx_mp_gpu_check(ucx_mp_driver.alloc_host(&ptr, size), "cuMemAllocHost",
                          size);
         return ptr;
     default:
@@ -385,10 +351,10 @@ void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr)
         ucx_mp_gpu_free((uintptr_t)ptr);
         break;
     case UCX_MP_MEM_MANAGED:
-        ucx_mp_gpu_check(ucx_mp_gpu.free((uintptr_t)ptr), "cuMemFree", 0);
+        ucx_mp_gpu_check(ucx_mp_driver.free((uintptr_t)ptr), "cuMemFree", 0);
         break;
     case UCX_MP_MEM_PINNED:
-        ucx_mp_gpu_check(ucx_mp_gpu.free_host(ptr), "cuMemFreeHost", 0);
+        ucx_mp_gpu_check(ucx_mp_driver.host_free(ptr), "cuMemFreeHost", 0);
         break;
     default:
         free(ptr);
@@ -406,10 +372,10 @@ void ucx_mp_mem_write(ucx_mp_mem_t mem, void *dst, const void *src,
         memcpy(dst, src, size);
         return;
     }
-    ucx_mp_gpu_check(ucx_mp_gpu.copy_htod((uintptr_t)dst, src, size),
+    ucx_mp_gpu_check(ucx_mp_driver.copy_htod((uintptr_t)dst, src, size),
                      "cuMemcpyHtoD", size);
     /* a copy from pageable memory may return before its bytes arrive */
-    ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemcpyHtoD", size);
+    ucx_mp_gpu_check(ucx_mp_driver.ctx_synchronize(), "cuMemcpyHtoD", size);
 }
 
 void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src, size_t size)
@@ -421,7 +387,7 @@ void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src, size_t size)
         memcpy(dst, src, size);
         return;
     }
-    ucx_mp_gpu_check(ucx_mp_gpu.copy_dtoh(dst, (uintptr_t)src, size),
+    ucx_mp_gpu_check(ucx_mp_driver.copy_dtoh(dst, (uintptr_t)src, size),
                      "cuMemcpyDtoH", size);
 }
 
@@ -450,9 +416,9 @@ void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size)
         memset(dst, value, size);
         return;
     }
-    ucx_mp_gpu_check(ucx_mp_gpu.memset((uintptr_t)dst, value, size),
+    ucx_mp_gpu_check(ucx_mp_driver.memset((uintptr_t)dst, value, size),
                      "cuMemsetD8", size);
-    ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemsetD8", size);
+    ucx_mp_gpu_check(ucx_mp_driver.ctx_synchronize(), "cuMemsetD8", size);
 }
 
 int ucx_mp_gpu_emulated(void)

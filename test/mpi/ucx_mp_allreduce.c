@@ -31,6 +31,7 @@
  * and data summed twice are detected.
  */
 #define _GNU_SOURCE
+#include "driver.h"
 #include "gpu.h"
 #include "util.h"
 
@@ -158,11 +159,6 @@ static allred_busy_t busy;
 static int allred_rank, allred_ranks;
 static void *gpu_buffers[2];
 static void *host_buffer, *host_result; /* page-locked */
-static int (*stream_create)(void **stream_p, unsigned flags);
-static int (*stream_synchronize)(void *stream);
-static int (*event_create)(void **event_p, unsigned flags);
-static int (*event_record)(void *event, void *stream);
-static int (*event_elapsed)(float *ms_p, void *start, void *end);
 static FILE *json;
 static int any_wrong;
 
@@ -303,14 +299,6 @@ static void allred_nccl_check(int result, const char *what)
     }
 }
 
-static void allred_gpu_check(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s", what,
-                   ucx_mp_gpu_error_name(error));
-    }
-}
-
 /* Create one communicator of all ranks; its id comes from rank 0 by MPI. */
 static void allred_nccl_init(void)
 {
@@ -342,8 +330,7 @@ static void allred_nccl_init(void)
     MPI_Bcast(&id, sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
     allred_nccl_check(nccl.init(&nccl.comm, allred_ranks, id, allred_rank),
                       "ncclCommInitRank");
-    allred_gpu_check(stream_create(&nccl.stream, 1 /* non-blocking */),
-                     "cuStreamCreate");
+    UCX_MP_DRIVER(stream_create, &nccl.stream, 1 /* non-blocking */);
     allred_nccl_check(nccl.get_version(&version), "ncclGetVersion");
     snprintf(nccl.version, sizeof(nccl.version), ", NCCL %d.%d.%d",
              version / 10000, version / 100 % 100, version % 100);
@@ -370,14 +357,10 @@ static void allred_busy_init(void)
     *(void**)&busy.create     = allred_symbol(lib, "cublasCreate_v2");
     *(void**)&busy.set_stream = allred_symbol(lib, "cublasSetStream_v2");
     *(void**)&busy.gemm       = allred_symbol(lib, "cublasSgemm_v2");
-    *(void**)&event_create    = ucx_mp_gpu_function("cuEventCreate");
-    *(void**)&event_record    = ucx_mp_gpu_function("cuEventRecord");
-    *(void**)&event_elapsed   = ucx_mp_gpu_function("cuEventElapsedTime");
 
-    allred_gpu_check(stream_create(&busy.stream, 1 /* non-blocking */),
-                     "cuStreamCreate");
+    UCX_MP_DRIVER(stream_create, &busy.stream, 1 /* non-blocking */);
     for (i = 0; i < 2; ++i) {
-        allred_gpu_check(event_create(&busy.events[i], 0), "cuEventCreate");
+        UCX_MP_DRIVER(event_create, &busy.events[i], 0);
     }
     for (i = 0; i < 3; ++i) {
         busy.matrices[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
@@ -393,16 +376,14 @@ static void allred_busy_start(void)
     static const float one = 1;
     int i, n = ALLRED_MATRIX;
 
-    allred_gpu_check(event_record(busy.events[0], busy.stream),
-                     "cuEventRecord");
+    UCX_MP_DRIVER(event_record, busy.events[0], busy.stream);
     for (i = 0; i < ALLRED_PRODUCTS; ++i) {
         allred_busy_check(busy.gemm(busy.handle, 0, 0, n, n, n, &one,
                                     busy.matrices[0], n, busy.matrices[1], n,
                                     &one, busy.matrices[2], n),
                           "cublasSgemm");
     }
-    allred_gpu_check(event_record(busy.events[1], busy.stream),
-                     "cuEventRecord");
+    UCX_MP_DRIVER(event_record, busy.events[1], busy.stream);
 }
 
 /* Wait for the products and return the seconds of one, on the slowest rank. */
@@ -411,9 +392,8 @@ static double allred_busy_wait(void)
     double seconds;
     float ms;
 
-    allred_gpu_check(stream_synchronize(busy.stream), "cuStreamSynchronize");
-    allred_gpu_check(event_elapsed(&ms, busy.events[0], busy.events[1]),
-                     "cuEventElapsedTime");
+    UCX_MP_DRIVER(stream_synchronize, busy.stream);
+    UCX_MP_DRIVER(event_elapsed, &ms, busy.events[0], busy.events[1]);
     seconds = 1e-3 * ms / ALLRED_PRODUCTS;
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX,
                   MPI_COMM_WORLD);
@@ -543,7 +523,7 @@ static void allred_call_nccl(const cell_t *cell)
         break;
     }
     allred_nccl_check(result, "NCCL");
-    allred_gpu_check(stream_synchronize(nccl.stream), "cuStreamSynchronize");
+    UCX_MP_DRIVER(stream_synchronize, nccl.stream);
 }
 
 /* Return the address of a span in a buffer. In place, a rank's block lies at
@@ -856,8 +836,7 @@ static void allred_prepare(void)
         size = (opts.sizes.values[i] > size) ? opts.sizes.values[i] : size;
     }
     ucx_mp_gpu_require(ucx_mp_gpu_local_rank(allred_rank));
-    *(void**)&stream_create      = ucx_mp_gpu_function("cuStreamCreate");
-    *(void**)&stream_synchronize = ucx_mp_gpu_function("cuStreamSynchronize");
+    ucx_mp_driver_load();
     for (i = 0; i < 2; ++i) {
         gpu_buffers[i] = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
     }

@@ -8,6 +8,7 @@
  * memory, and of datatypes with gaps; calls that are staged; windows; temporary
  * buffers. A call that does not return is named, and results are compared.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "on_gpus.h"
 #include "util.h"
@@ -31,8 +32,6 @@
                                more */
 #define BUSY_SPAN     (BUSY_LARGE + BUSY_SMALL)
 
-typedef unsigned long long busy_ptr_t;
-
 static struct {
     int rank, size;
     volatile uint32_t *word; /* page-locked */
@@ -41,13 +40,6 @@ static struct {
     uint32_t *window;        /* page-locked */
     uint64_t wrong, calls;
     char call[64];
-    int (*stream_create)(void **stream_p, unsigned flags);
-    int (*stream_sync)(void *stream);
-    int (*wait_value)(void *stream, busy_ptr_t word, uint32_t value,
-                      unsigned flags);
-    int (*htod)(busy_ptr_t dst, const void *src, size_t size, void *stream);
-    int (*dtoh)(void *dst, busy_ptr_t src, size_t size, void *stream);
-    int (*fill)(busy_ptr_t dst, uint32_t value, size_t count, void *stream);
 } busy;
 
 
@@ -72,14 +64,6 @@ static void busy_call(const char *what, size_t size)
     alarm(BUSY_SECONDS);
 }
 
-static void busy_check(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %s", what,
-                   ucx_mp_gpu_error_name(error));
-    }
-}
-
 /* Copy as a program with a stream of its own does: wait for this stream
    only. */
 static void busy_set(ucx_mp_mem_t mem, void *ptr, uint32_t value, size_t size)
@@ -93,9 +77,8 @@ static void busy_set(ucx_mp_mem_t mem, void *ptr, uint32_t value, size_t size)
         return;
     }
 
-    busy_check(busy.fill((uintptr_t)ptr, value, size / 4, busy.own),
-               "cuMemsetD32Async");
-    busy_check(busy.stream_sync(busy.own), "cuStreamSynchronize");
+    UCX_MP_DRIVER(fill_async, (uintptr_t)ptr, value, size / 4, busy.own);
+    UCX_MP_DRIVER(stream_synchronize, busy.own);
 }
 
 static void busy_expect_at(ucx_mp_mem_t mem, const void *ptr, uint32_t value,
@@ -104,9 +87,9 @@ static void busy_expect_at(ucx_mp_mem_t mem, const void *ptr, uint32_t value,
     uint32_t got = *busy.window;
 
     if (mem == UCX_MP_MEM_DEVICE) {
-        busy_check(busy.dtoh(busy.window, (uintptr_t)ptr + offset, 4, busy.own),
-                   "cuMemcpyDtoHAsync");
-        busy_check(busy.stream_sync(busy.own), "cuStreamSynchronize");
+        UCX_MP_DRIVER(copy_dtoh_async, busy.window, (uintptr_t)ptr + offset, 4,
+                      busy.own);
+        UCX_MP_DRIVER(stream_synchronize, busy.own);
         got = *busy.window;
     } else {
         memcpy(&got, (const char*)ptr + offset, 4);
@@ -326,15 +309,15 @@ static void busy_windows(void *from, void *to)
 static void busy_wait(void)
 {
     *busy.word = 0;
-    busy_check(busy.wait_value(busy.waiting, (uintptr_t)busy.word, 1,
-                               BUSY_WAIT_GEQ), "cuStreamWaitValue32");
+    UCX_MP_DRIVER(stream_wait, busy.waiting, (uintptr_t)busy.word, 1,
+                  BUSY_WAIT_GEQ);
 }
 
 static void busy_release(void)
 {
     alarm(0);
     *busy.word = 1;
-    busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
+    UCX_MP_DRIVER(stream_synchronize, busy.waiting);
 }
 
 static void busy_ends(int signal)
@@ -358,8 +341,7 @@ static void busy_allocated(void)
     MPI_Info_free(&info);
     busy_call("MPI_Win_free of memory in use", BUSY_SMALL);
     busy_wait();
-    busy_check(busy.fill((uintptr_t)base, 1, BUSY_SMALL / 4, busy.waiting),
-               "cuMemsetD32Async");
+    UCX_MP_DRIVER(fill_async, (uintptr_t)base, 1, BUSY_SMALL / 4, busy.waiting);
     signal(SIGALRM, busy_ends);
     alarm(1);
     MPI_Win_free(&win);
@@ -376,18 +358,13 @@ static void busy_setup(unsigned stream)
 {
     ucx_mp_get_rank(&busy.rank, &busy.size);
     ucx_mp_gpu_require(ucx_mp_gpu_local_rank(busy.rank));
-    busy.stream_create = ucx_mp_gpu_function("cuStreamCreate");
-    busy.stream_sync   = ucx_mp_gpu_function("cuStreamSynchronize");
-    busy.wait_value    = ucx_mp_gpu_function("cuStreamWaitValue32_v2");
-    busy.htod          = ucx_mp_gpu_function("cuMemcpyHtoDAsync_v2");
-    busy.dtoh          = ucx_mp_gpu_function("cuMemcpyDtoHAsync_v2");
-    busy.fill          = ucx_mp_gpu_function("cuMemsetD32Async");
-    busy.word          = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, 4096);
-    busy.window        = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, 4096);
-    *busy.word         = 0;
-    busy_check(busy.stream_create(&busy.own, 1), "cuStreamCreate");
+    ucx_mp_driver_load();
+    busy.word   = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, 4096);
+    busy.window = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, 4096);
+    *busy.word  = 0;
+    UCX_MP_DRIVER(stream_create, &busy.own, 1);
     if (stream < BUSY_LEGACY) {
-        busy_check(busy.stream_create(&busy.waiting, stream), "cuStreamCreate");
+        UCX_MP_DRIVER(stream_create, &busy.waiting, stream);
     }
     signal(SIGALRM, busy_hangs);
 }

@@ -10,6 +10,7 @@
  *
  * Runs on real GPUs and on emulated nodes, with any CUDA module of UCX.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "pattern.h"
 #include "util.h"
@@ -29,39 +30,13 @@
 #define CAPTURE_RELAXED  2
 #define CAPTURE_POISON   UINT64_MAX /* seed of bytes that no message has */
 
-typedef void *handle_t;
-
-/* Functions of the driver: exported name, arguments */
-#define CAPTURE_DRIVER(_) \
-    _(cuCtxGetCurrent, (handle_t *ctx_p)) \
-    _(cuCtxSetCurrent, (handle_t ctx)) \
-    _(cuStreamCreate, (handle_t *stream_p, unsigned flags)) \
-    _(cuStreamSynchronize, (handle_t stream)) \
-    _(cuStreamBeginCapture_v2, (handle_t stream, int mode)) \
-    _(cuStreamEndCapture, (handle_t stream, handle_t *graph_p)) \
-    _(cuThreadExchangeStreamCaptureMode, (int *mode)) \
-    _(cuMemsetD8Async, \
-      (void *dst, unsigned char value, size_t size, handle_t stream)) \
-    _(cuMemcpyAsync, \
-      (void *dst, void *src, size_t size, handle_t stream)) \
-    _(cuGraphInstantiateWithFlags, \
-      (handle_t *exec_p, handle_t graph, unsigned long long flags)) \
-    _(cuGraphLaunch, (handle_t exec, handle_t stream)) \
-    _(cuGraphExecDestroy, (handle_t exec)) \
-    _(cuGraphDestroy, (handle_t graph))
-
-#define CAPTURE_MEMBER(_name, _args) int(*_name) _args;
-static struct {
-    CAPTURE_DRIVER(CAPTURE_MEMBER)
-} cuda;
-
 enum {
     CAPTURES, BROKEN, GRAPHS, MESSAGES, LOST, WRONG, COLLECTIVES, NUM_COUNTS
 };
 
 /* A stream to capture, and memory filled by its graphs */
 typedef struct {
-    handle_t stream;
+    void     *stream;
     char     *from, *to;
     unsigned turn;
     long     captures, broken, graphs, wrong;
@@ -115,43 +90,24 @@ static int stops;
 
 /* ---------------------------------------------------------------- captures */
 
-static void check(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s", what,
-                   ucx_mp_gpu_error_name(error));
-    }
-}
-
-static void driver_init(void)
-{
-#define CAPTURE_FIND(_name, _args) \
-    *(void**)&cuda._name = ucx_mp_gpu_function(#_name); \
-    if (cuda._name == NULL) { \
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s", #_name); \
-    }
-    CAPTURE_DRIVER(CAPTURE_FIND)
-}
-
 static void captor_init(captor_t *captor, unsigned flags)
 {
-    check(cuda.cuStreamCreate(&captor->stream, flags), "cuStreamCreate");
+    UCX_MP_DRIVER(stream_create, &captor->stream, flags);
     captor->from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, CAPTURE_SIZE);
     captor->to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, CAPTURE_SIZE);
 }
 
 /* Run a graph and check its work. */
-static void graph_run(captor_t *captor, handle_t graph)
+static void graph_run(captor_t *captor, void *graph)
 {
     unsigned char bytes[CAPTURE_SIZE];
-    handle_t exec;
+    void *exec;
     size_t i;
 
-    check(cuda.cuGraphInstantiateWithFlags(&exec, graph, 0),
-          "cuGraphInstantiateWithFlags");
-    check(cuda.cuGraphLaunch(exec, captor->stream), "cuGraphLaunch");
-    check(cuda.cuStreamSynchronize(captor->stream), "cuStreamSynchronize");
-    check(cuda.cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+    UCX_MP_DRIVER(graph_instantiate, &exec, graph, 0);
+    UCX_MP_DRIVER(graph_launch, exec, captor->stream);
+    UCX_MP_DRIVER(stream_synchronize, captor->stream);
+    UCX_MP_DRIVER(exec_destroy, exec);
     ucx_mp_mem_read(UCX_MP_MEM_DEVICE, bytes, captor->to, sizeof(bytes));
     for (i = 0; (i < sizeof(bytes)) &&
                 (bytes[i] == (unsigned char)captor->turn); ++i) {
@@ -164,18 +120,19 @@ static void graph_run(captor_t *captor, handle_t graph)
    in it. Each step may find it broken. */
 static void capture(captor_t *captor, void (*inside)(void*), void *arg)
 {
-    handle_t graph = NULL;
+    void *graph = NULL;
     int error;
 
     ++captor->turn;
-    check(cuda.cuStreamBeginCapture_v2(captor->stream, CAPTURE_GLOBAL),
-          "cuStreamBeginCapture");
-    (void)cuda.cuMemsetD8Async(captor->from, (unsigned char)captor->turn,
-                               CAPTURE_SIZE, captor->stream);
+    UCX_MP_DRIVER(capture_begin, captor->stream, CAPTURE_GLOBAL);
+    (void)ucx_mp_driver.memset_async((uintptr_t)captor->from,
+                                     (unsigned char)captor->turn, CAPTURE_SIZE,
+                                     captor->stream);
     inside(arg);
-    (void)cuda.cuMemcpyAsync(captor->to, captor->from, CAPTURE_SIZE,
-                             captor->stream);
-    error = cuda.cuStreamEndCapture(captor->stream, &graph);
+    (void)ucx_mp_driver.copy_async((uintptr_t)captor->to,
+                                   (uintptr_t)captor->from, CAPTURE_SIZE,
+                                   captor->stream);
+    error = ucx_mp_driver.capture_end(captor->stream, &graph);
     ++captor->captures;
     if ((error != 0) && (++captor->broken == 1)) {
         fprintf(stderr, "ucx_mp_capture: rank %d: a capture broke while it did "
@@ -186,7 +143,7 @@ static void capture(captor_t *captor, void (*inside)(void*), void *arg)
         if ((captor == &own) && ((captor->turn % 16) == 1)) {
             graph_run(captor, graph);
         }
-        (void)cuda.cuGraphDestroy(graph);
+        (void)ucx_mp_driver.graph_destroy(graph);
     }
 }
 
@@ -201,9 +158,8 @@ static void *other_main(void *ctx)
     unsigned us = 200;
     int mode    = CAPTURE_RELAXED;
 
-    check(cuda.cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
-    check(cuda.cuThreadExchangeStreamCaptureMode(&mode),
-          "cuThreadExchangeStreamCaptureMode");
+    UCX_MP_DRIVER(ctx_set, ctx);
+    UCX_MP_DRIVER(capture_mode, &mode);
     while (!__atomic_load_n(&stops, __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&calls);
         capture(&other, rest, &us);
@@ -215,10 +171,10 @@ static void *other_main(void *ctx)
 
 static void other_start(pthread_t *thread)
 {
-    handle_t ctx;
+    void *ctx;
 
     stops = 0;
-    check(cuda.cuCtxGetCurrent(&ctx), "cuCtxGetCurrent");
+    UCX_MP_DRIVER(ctx_get, &ctx);
     if (pthread_create(thread, NULL, other_main, ctx) != 0) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "no thread");
     }
@@ -585,7 +541,7 @@ int main(int argc, char **argv)
     parse(argc, argv);
     ucx_mp_gpu_require(rank);
 
-    driver_init();
+    ucx_mp_driver_load();
     captor_init(&own, 1);   /* CU_STREAM_NON_BLOCKING, as PyTorch's streams */
     captor_init(&other, 0); /* as cudaStreamCreate() makes them */
     type = pieces_make(1024); /* loads the kernel before the captures */

@@ -48,7 +48,6 @@ typedef struct {
 static struct {
     int rank, size;
     int kind; /* index into filled_kinds */
-    int (*htod)(unsigned long long dst, const void *src, size_t size);
     filled_buffer_t buffers[FILLED_BUFFERS];
     MPI_Datatype vector; /* of one word and a gap of one */
     uint64_t wrong[FILLED_LAST];
@@ -99,12 +98,7 @@ static uint32_t filled_word(uint64_t step, int rank, size_t i)
 /* Fill the buffer; the call follows immediately. */
 static void filled_fill(const filled_buffer_t *buffer, size_t words)
 {
-    int error = filled.htod((uintptr_t)buffer->gpu, buffer->host, words * 4);
-
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "cuMemcpyHtoD failed: %s",
-                   ucx_mp_gpu_error_name(error));
-    }
+    UCX_MP_DRIVER(copy_htod, (uintptr_t)buffer->gpu, buffer->host, words * 4);
 }
 
 static void filled_make_call(filled_call_t call, const filled_buffer_t *from,
@@ -253,7 +247,6 @@ static void filled_setup(const char *memory)
     ucx_mp_get_rank(&filled.rank, &filled.size);
     ucx_mp_gpu_require(ucx_mp_gpu_local_rank(filled.rank));
     ucx_mp_driver_load();
-    filled.htod = ucx_mp_gpu_function("cuMemcpyHtoD_v2");
     filled.kind = ucx_mp_parse_choice("--memory", memory, filled_kinds);
     MPI_Type_vector(1, 1, 2, MPI_UINT32_T, &filled.vector);
     MPI_Type_create_resized(filled.vector, 0, 8, &filled.vector);

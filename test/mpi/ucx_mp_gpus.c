@@ -10,6 +10,7 @@
  *
  * With --threads each thread has a communicator and the contexts of one GPU.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "on_gpus.h"
 #include "pattern.h"
@@ -79,42 +80,16 @@ static long gpus_steps = 300;
 static uint64_t gpus_seed = 1;
 static size_t gpus_max_size = (size_t)4 << 20;
 
-static int (*ctx_create)(void **ctx_p, unsigned flags, int device);
-static int (*ctx_retain)(void **ctx_p, int device);
-static int (*ctx_pop)(void **ctx_p);
-static int (*ctx_set)(void *ctx);
-static int (*ctx_get)(void **ctx_p);
-static int (*enable_peer)(void *peer, unsigned flags);
-static int (*can_access)(int *can_p, int device, int peer);
-
 
 /* --------------------------------------------------------------- contexts */
 
-static void check_driver(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: %s", what,
-                   ucx_mp_gpu_error_name(error));
-    }
-}
-
 static void use(const place_t *place)
 {
-    check_driver(ctx_set((place == NULL) ? NULL : place->handle),
-                 "cuCtxSetCurrent");
+    UCX_MP_DRIVER(ctx_set, (place == NULL) ? NULL : place->handle);
 }
 
 static void driver_init(void)
 {
-    const ucx_mp_symbol_t symbols[] = {
-        {"cuCtxCreate_v2", (void**)&ctx_create},
-        {"cuDevicePrimaryCtxRetain", (void**)&ctx_retain},
-        {"cuCtxPopCurrent_v2", (void**)&ctx_pop},
-        {"cuCtxSetCurrent", (void**)&ctx_set},
-        {"cuCtxGetCurrent", (void**)&ctx_get},
-        {"cuCtxEnablePeerAccess", (void**)&enable_peer},
-        {"cuDeviceCanAccessPeer", (void**)&can_access}
-    };
     char why[256] = "";
 
     gpus_count = ucx_mp_gpu_init(gpus_rank, why, sizeof(why));
@@ -122,7 +97,7 @@ static void driver_init(void)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 1 to %d GPUs: %s", GPUS_MAX, why);
     }
 
-    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
+    ucx_mp_driver_load();
 }
 
 /* Contexts are created on first use: a transport that looks at a GPU before
@@ -135,11 +110,10 @@ static place_t *draw_place(worker_t *self)
     void *popped;
 
     if ((place->handle == NULL) && (random % 3 == 0)) {
-        check_driver(ctx_create(&place->handle, 0, gpu), "cuCtxCreate");
-        check_driver(ctx_pop(&popped), "cuCtxPopCurrent");
+        UCX_MP_DRIVER(ctx_create, &place->handle, 0, gpu);
+        UCX_MP_DRIVER(ctx_pop, &popped);
     } else if (place->handle == NULL) {
-        check_driver(ctx_retain(&place->handle, gpu),
-                     "cuDevicePrimaryCtxRetain");
+        UCX_MP_DRIVER(ctx_retain, &place->handle, gpu);
     }
     place->gpu = gpu;
     return place;
@@ -154,14 +128,13 @@ static void enable(worker_t *self)
     bool *reaches  = &user->reaches[owner - self->places];
     int can, error;
 
-    check_driver(can_access(&can, user->gpu, owner->gpu),
-                 "cuDeviceCanAccessPeer");
+    UCX_MP_DRIVER(can_access_peer, &can, user->gpu, owner->gpu);
     if (!can || (user->gpu == owner->gpu)) {
         return;
     }
 
     use(user);
-    error = enable_peer(owner->handle, 0);
+    error = ucx_mp_driver.peer_enable(owner->handle, 0);
     if ((error == 0) == *reaches) {
         fprintf(stderr, "ucx_mp_gpus: rank %d: access from GPU %d to GPU %d, "
                 "which the program had%s enabled: %s\n", gpus_rank, user->gpu,
@@ -262,7 +235,7 @@ static void back(worker_t *self, void *expected)
 {
     void *current;
 
-    check_driver(ctx_get(&current), "cuCtxGetCurrent");
+    UCX_MP_DRIVER(ctx_get, &current);
     if (current != expected) {
         fprintf(stderr, "ucx_mp_gpus: rank %d: another context is current "
                 "after MPI than before\n", gpus_rank);

@@ -26,10 +26,6 @@
 #define IMPORTED_SIZE   ((size_t)8 << 20)
 #define IMPORTED_POISON 0x5a
 
-typedef struct {
-    char bytes[64];
-} handle_t;
-
 enum {
     BY_HANDLE,
     BY_DESCRIPTOR,
@@ -43,24 +39,6 @@ static const char *const kind_names[] = {"handle", "descriptor", "pool",
 
 static int imported_rank, imported_wrong, imported_messages;
 
-static int (*ipc_get)(handle_t *handle, ucx_mp_ptr_t ptr);
-static int (*ipc_open)(ucx_mp_ptr_t *ptr_p, handle_t handle, unsigned flags);
-static int (*fd_export)(void *fd_p, unsigned long long handle, int type,
-                        unsigned long long flags);
-static int (*fd_import)(unsigned long long *handle_p, void *fd, int type);
-static int (*pool_export)(void *fd_p, void *pool, int type,
-                          unsigned long long flags);
-static int (*pool_import)(void **pool_p, void *fd, int type,
-                          unsigned long long flags);
-static int (*pool_access)(void *pool, const ucx_mp_access_t *access,
-                          size_t count);
-static int (*pointer_export)(handle_t *pointer, ucx_mp_ptr_t ptr);
-static int (*pointer_import)(ucx_mp_ptr_t *ptr_p, void *pool,
-                             handle_t *pointer);
-static int (*module_load)(void **module_p, const char *ptx);
-static int (*module_global)(ucx_mp_ptr_t *ptr_p, size_t *size_p, void *module,
-                            const char *name);
-
 static void exchange(const void *mine, void *other, size_t size)
 {
     MPI_Sendrecv(mine, (int)size, MPI_BYTE, !imported_rank, 0, other, (int)size,
@@ -72,12 +50,12 @@ static void exchange(const void *mine, void *other, size_t size)
 static ucx_mp_ptr_t import_handle(ucx_mp_ptr_t *owned_p)
 {
     ucx_mp_ptr_t imported;
-    handle_t mine, other;
+    ucx_mp_handle_t mine, other;
 
     UCX_MP_DRIVER(alloc, owned_p, IMPORTED_SIZE);
-    ucx_mp_driver_check(ipc_get(&mine, *owned_p), "cuIpcGetMemHandle");
+    UCX_MP_DRIVER(ipc_get, &mine, *owned_p);
     exchange(&mine, &other, sizeof(mine));
-    ucx_mp_driver_check(ipc_open(&imported, other, 1), "cuIpcOpenMemHandle");
+    UCX_MP_DRIVER(ipc_open, &imported, other, 1);
     return imported;
 }
 
@@ -121,11 +99,9 @@ static ucx_mp_ptr_t import_descriptor(ucx_mp_ptr_t *owned_p)
     int fd;
 
     UCX_MP_DRIVER(create, &handle, IMPORTED_SIZE, &ucx_mp_driver.prop, 0);
-    ucx_mp_driver_check(fd_export(&fd, handle, 1, 0),
-                        "cuMemExportToShareableHandle");
+    UCX_MP_DRIVER(fd_export, &fd, handle, 1, 0);
     other = exchange_descriptors(fd);
-    ucx_mp_driver_check(fd_import(&imported, other, 1),
-                        "cuMemImportFromShareableHandle");
+    UCX_MP_DRIVER(fd_import, &imported, other, 1);
     close((int)(intptr_t)other);
     *owned_p = map(handle);
     return map(imported);
@@ -135,26 +111,21 @@ static ucx_mp_ptr_t import_pool(ucx_mp_ptr_t *owned_p)
 {
     ucx_mp_access_t access = {.location_type = 1, .flags = 3};
     void *pool             = ucx_mp_driver_pool(), *imported, *other_fd;
-    handle_t mine, other;
+    ucx_mp_handle_t mine, other;
     ucx_mp_ptr_t ptr;
     int fd;
 
-    ucx_mp_driver_check(pool_export(&fd, pool, 1, 0),
-                        "cuMemPoolExportToShareableHandle");
+    UCX_MP_DRIVER(pool_export, &fd, pool, 1, 0);
     other_fd = exchange_descriptors(fd);
-    ucx_mp_driver_check(pool_import(&imported, other_fd, 1, 0),
-                        "cuMemPoolImportFromShareableHandle");
+    UCX_MP_DRIVER(pool_import, &imported, other_fd, 1, 0);
     close((int)(intptr_t)other_fd);
     UCX_MP_DRIVER(get_device, &access.location);
-    ucx_mp_driver_check(pool_access(imported, &access, 1),
-                        "cuMemPoolSetAccess");
+    UCX_MP_DRIVER(pool_access, imported, &access, 1);
     UCX_MP_DRIVER(alloc_from_pool, owned_p, IMPORTED_SIZE, pool, NULL);
     UCX_MP_DRIVER(stream_synchronize, NULL);
-    ucx_mp_driver_check(pointer_export(&mine, *owned_p),
-                        "cuMemPoolExportPointer");
+    UCX_MP_DRIVER(pointer_export, &mine, *owned_p);
     exchange(&mine, &other, sizeof(mine));
-    ucx_mp_driver_check(pointer_import(&ptr, imported, &other),
-                        "cuMemPoolImportPointer");
+    UCX_MP_DRIVER(pointer_import, &ptr, imported, &other);
     return ptr;
 }
 
@@ -166,9 +137,8 @@ static ucx_mp_ptr_t find_variable(void)
     void *module;
     size_t size;
 
-    ucx_mp_driver_check(module_load(&module, ptx), "cuModuleLoadData");
-    ucx_mp_driver_check(module_global(&ptr, &size, module, "field"),
-                        "cuModuleGetGlobal");
+    UCX_MP_DRIVER(module_load, &module, ptx);
+    UCX_MP_DRIVER(module_global, &ptr, &size, module, "field");
     return ptr;
 }
 
@@ -240,19 +210,6 @@ static bool is_named(int kind, char **names)
 
 int main(int argc, char **argv)
 {
-    const ucx_mp_symbol_t symbols[] = {
-        {"cuIpcGetMemHandle", (void**)&ipc_get},
-        {"cuIpcOpenMemHandle_v2", (void**)&ipc_open},
-        {"cuMemExportToShareableHandle", (void**)&fd_export},
-        {"cuMemImportFromShareableHandle", (void**)&fd_import},
-        {"cuMemPoolExportToShareableHandle", (void**)&pool_export},
-        {"cuMemPoolImportFromShareableHandle", (void**)&pool_import},
-        {"cuMemPoolSetAccess", (void**)&pool_access},
-        {"cuMemPoolExportPointer", (void**)&pointer_export},
-        {"cuMemPoolImportPointer", (void**)&pointer_import},
-        {"cuModuleLoadData", (void**)&module_load},
-        {"cuModuleGetGlobal_v2", (void**)&module_global}
-    };
     char why[256] = "";
     ucx_mp_ptr_t plain;
     int size, kind;
@@ -265,7 +222,6 @@ int main(int argc, char **argv)
     }
 
     ucx_mp_driver_load();
-    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
 
     if (argc == 1) { /* first what hooks on allocations have not seen */
         plain = find_variable();

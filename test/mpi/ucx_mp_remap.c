@@ -8,13 +8,13 @@
  * new memory would use the old pages.
  */
 #define _GNU_SOURCE
+#include "driver.h"
 #include "gpu.h"
 #include "pattern.h"
 #include "util.h"
 
 #include <mpi.h>
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,20 +48,10 @@ static int remap_rank, remap_wrong, remap_locked;
 /* Return whether the driver treats an address as page-locked memory. */
 static int remap_is_locked(const void *ptr)
 {
-    static int (*ask)(void*, int, unsigned long long);
     unsigned type = 0;
 
-    if (ask == NULL) {
-        void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-
-        *(void**)&ask = driver ? dlsym(driver, "cuPointerGetAttribute") : NULL;
-        if (ask == NULL) {
-            fprintf(stderr, "ucx_mp_remap: no CUDA driver\n");
-            MPI_Abort(MPI_COMM_WORLD, 1);
-        }
-    }
-
-    return (ask(&type, REMAP_TYPE, (unsigned long long)(size_t)ptr) == 0) &&
+    return (ucx_mp_driver.pointer_attribute(&type, REMAP_TYPE,
+                                            (uintptr_t)ptr) == 0) &&
            (type == REMAP_LOCKED);
 }
 
@@ -103,8 +93,7 @@ static void remap_map(uint8_t *at, size_t size)
 {
     if (mmap(at, size, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at) {
-        perror("ucx_mp_remap: mmap");
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "mmap: %m");
     }
 }
 
@@ -159,17 +148,16 @@ int main(int argc, char **argv)
 {
     const size_t size = REMAP_SIZE + 4096;
     uint8_t *pages = NULL, *device = NULL;
-    char why[256];
     int how, i, ranks, wrong = 0;
 
+    ucx_mp_program = "ucx_mp_remap";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &remap_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if ((ranks != 2) ||
-        (ucx_mp_gpu_init(remap_rank, why, sizeof(why)) == 0)) {
-        fprintf(stderr, "ucx_mp_remap: two ranks with a GPU are needed\n");
-        MPI_Abort(MPI_COMM_WORLD, 1);
+    ucx_mp_get_rank(&remap_rank, &ranks);
+    if (ranks != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks are needed");
     }
+    ucx_mp_gpu_require(remap_rank);
+    ucx_mp_driver_load();
 
     if (remap_rank == 0) {
         pages = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -203,7 +191,5 @@ int main(int argc, char **argv)
         printf("ucx_mp_remap: %d ways, %d of them with locked memory, %d "
                "wrong\n", REMAP_LAST, remap_locked, wrong);
     }
-
-    MPI_Finalize();
-    return remap_wrong;
+    return ucx_mp_finish(remap_wrong);
 }

@@ -1022,23 +1022,17 @@ static void mode_beside(int role, int fd)
 
 #define IMPORTED_SIZE ((size_t)16 << 20)
 
-typedef struct {
-    char bytes[64];
-} handle_t;
-
 /* A process that owns GPU memory, and exports it to its parent */
 static void own_memory(int fd)
 {
-    int (*ipc_get)(handle_t *handle, const void *address);
-    const ucx_mp_symbol_t symbol = {"cuIpcGetMemHandle", (void**)&ipc_get};
-    handle_t handle;
+    ucx_mp_handle_t handle;
     void *memory;
     char byte;
 
     gpu_use(1);
-    ucx_mp_gpu_functions(&symbol, 1);
+    ucx_mp_driver_load();
     memory = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, IMPORTED_SIZE);
-    ucx_mp_driver_check(ipc_get(&handle, memory), "cuIpcGetMemHandle");
+    UCX_MP_DRIVER(ipc_get, &handle, (uintptr_t)memory);
     send_bytes(fd, &handle, sizeof(handle));
     (void)!read(fd, &byte, 1); /* until the parent ends */
     exit(UCX_MP_EXIT_OK);
@@ -1047,15 +1041,13 @@ static void own_memory(int fd)
 /* Return memory of another process, which `fd` leads to */
 static uint8_t *import_memory(int fd)
 {
-    int (*ipc_open)(uint8_t **address_p, handle_t handle, unsigned flags);
-    const ucx_mp_symbol_t symbol = {"cuIpcOpenMemHandle_v2", (void**)&ipc_open};
-    handle_t handle;
-    uint8_t *memory;
+    ucx_mp_handle_t handle;
+    ucx_mp_ptr_t memory;
 
-    ucx_mp_gpu_functions(&symbol, 1);
+    ucx_mp_driver_load();
     recv_bytes(fd, &handle, sizeof(handle));
-    ucx_mp_driver_check(ipc_open(&memory, handle, 1), "cuIpcOpenMemHandle");
-    return memory;
+    UCX_MP_DRIVER(ipc_open, &memory, handle, 1);
+    return (uint8_t*)memory;
 }
 
 /* Read and write memory that the peer has imported from a third process, as

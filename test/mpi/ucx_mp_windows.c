@@ -10,6 +10,7 @@
  * words that all ranks change at once: sums of integers and floats, results
  * of fetches, counters behind a lock.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "util.h"
 
@@ -1137,14 +1138,12 @@ static void edge_order(int n, int depth, char *buffer)
 static void copy_pageable(char *buffer, char *scratch, const uint8_t *from,
                           size_t room)
 {
-    int (*copy)(unsigned long long to, const void *from, size_t size) =
-            ucx_mp_gpu_function("cuMemcpyHtoD_v2");
     int i;
 
     for (i = 0; i < 100; ++i) {
-        (void)copy((uintptr_t)scratch, from, room);
+        UCX_MP_DRIVER(copy_htod, (uintptr_t)scratch, from, room);
     }
-    (void)copy((uintptr_t)buffer, from, room);
+    UCX_MP_DRIVER(copy_htod, (uintptr_t)buffer, from, room);
 }
 
 /* Call on GPU memory into which the program has just copied, another
