@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The shared segment and its control blocks: ranks in processes of their own
    read each other's posts. */
+#include "process.h"
+
 extern "C" {
 #include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -17,7 +19,6 @@ extern "C" {
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -59,23 +60,14 @@ protected:
     /* Run rank 1 in a process of its own to its end. */
     template<typename F> int in_segment_1(F func)
     {
-        pid_t pid = start_segment_1(func);
-        int status;
-        waitpid(pid, &status, 0);
-        return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        return in_child([&] { return as_segment_1(func); });
     }
 
-    template<typename F> pid_t start_segment_1(F func)
+    template<typename F> int as_segment_1(F func)
     {
-        pid_t pid = fork();
-        if (pid == 0) {
-            uct_cuda_node_segment_t *mine;
-            if (open(1, 2, name, &mine) != UCS_OK) {
-                _exit(99);
-            }
-            _exit(func(mine));
-        }
-        return pid;
+        uct_cuda_node_segment_t *mine;
+
+        return (open(1, 2, name, &mine) == UCS_OK) ? func(mine) : 99;
     }
 
     uint32_t word() const
@@ -508,24 +500,14 @@ TEST_F(CollControl, exported_memory_has_a_generation)
    before */
 TEST_F(CollControl, a_dead_rank_is_noticed)
 {
-    int ready[2], end[2];
-    char byte = 0;
-
-    ASSERT_EQ(0, pipe(ready));
-    ASSERT_EQ(0, pipe(end));
-    pid_t pid = start_segment_1([&](uct_cuda_node_segment_t *) {
-        (void)!write(ready[1], &byte, 1);
-        return (int)read(end[0], &byte, 1); /* killed here */
+    const pid_t pid = spawn([&] {
+        return as_segment_1([](uct_cuda_node_segment_t*) { return 1; }) == 1;
     });
-    ASSERT_EQ(1, read(ready[0], &byte, 1));
+
     EXPECT_TRUE(uct_cuda_node_control_is_alive(control, 1));
     EXPECT_TRUE(uct_cuda_node_control_is_alive(control, 0));
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
+    reap(pid);
     EXPECT_FALSE(uct_cuda_node_control_is_alive(control, 1));
-    for (int fd : {ready[0], ready[1], end[0], end[1]}) {
-        close(fd);
-    }
 }
 
 /* A living rank counts as gone after it has freed the communicator */

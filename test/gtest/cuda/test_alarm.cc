@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Callbacks of alarms: how many, and never too early. */
+#include "process.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <vector>
 
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern "C" {
@@ -111,21 +112,17 @@ TEST(Alarm, a_fork_waits_for_the_thread)
 {
     static std::atomic<int> state{0};
     Sleeper sleeper;
-    int status = -1;
 
     ASSERT_TRUE(uct_cuda_alarm_set(uct_cuda_now_ns(), be_slow, &state));
     while (state == 0) {
         usleep(1000);
     }
-    const pid_t pid = fork();
-    if (pid == 0) {
+    EXPECT_EQ(1, in_child([&] {
         alarm(20);
         const bool is_set = sleeper.set(uct_cuda_now_ns());
         wait_for(sleeper);
-        _exit(!is_set || (sleeper.calls != 1));
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_EQ(0, status);
+        return is_set && (sleeper.calls == 1);
+    }));
 }
 
 /* The table is full: other callers get an error, and find room later */

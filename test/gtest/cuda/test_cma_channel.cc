@@ -2,6 +2,7 @@
 /* Requests to a peer's server, played by the test; the peer is a child process
    with memory and no activity. */
 #include "fake_driver.h"
+#include "process.h"
 #include "ticks.h"
 
 extern "C" {
@@ -20,8 +21,6 @@ extern "C" {
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -60,7 +59,6 @@ protected:
     void SetUp() override
     {
         uct_cuda_cma_addr_t *addr;
-        int pipes[2];
 
         driver.buffer_id = 10 * driver.ctx_id;
         driver.expect_errors();
@@ -76,21 +74,11 @@ protected:
         memset(host, 'h', host_size);
         page = uct_cuda_cma_control_create(&id);
         ASSERT_NE(nullptr, page);
-        ASSERT_EQ(0, pipe(pipes));
-        child = fork();
-        if (child == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
+        child = spawn([addr] {
             signal(SIGUSR1, become_other);
             uct_cuda_cma_addr_self(2, addr);
-            (void)!write(pipes[1], "", 1);
-            for (;;) {
-                pause();
-            }
-        }
-        char byte;
-        ASSERT_EQ(1, read(pipes[0], &byte, 1));
-        close(pipes[0]);
-        close(pipes[1]);
+            return true;
+        });
         if (uct_cuda_cma_peer_get(addr, &peer, NULL) != UCS_OK) {
             GTEST_SKIP() << "no cross-memory attach here";
         }
@@ -132,8 +120,7 @@ protected:
     void end_child()
     {
         if (child > 0) {
-            kill(child, SIGKILL);
-            waitpid(child, NULL, 0);
+            reap(child);
             child = -1;
         }
     }
@@ -570,15 +557,10 @@ TEST_F(CmaChannel, keys_of_the_last_owner_are_overwritten)
 /* It belongs to the parent */
 TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
 {
-    int status;
-    pid_t pid = fork();
-
-    if (pid == 0) {
+    ASSERT_EQ(0, in_child([this] {
         uct_cuda_cma_channel_put(channel);
-        _exit(0);
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    ASSERT_TRUE(WIFEXITED(status));
+        return 0;
+    }));
     EXPECT_EQ(0u, page->slots[0].is_over);
 }
 

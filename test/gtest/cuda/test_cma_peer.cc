@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Another process's memory: its identity, permitted copies and refused ones. */
+#include "process.h"
 #include "ticks.h"
 
 extern "C" {
@@ -91,8 +92,7 @@ protected:
     void end_child()
     {
         if (child > 0) {
-            kill(child, SIGKILL);
-            waitpid(child, NULL, 0);
+            reap(child);
             child = -1;
         }
     }
@@ -274,7 +274,6 @@ TEST_F(CmaPeer, an_end_is_seen_behind_a_chroot)
     char dir[] = "/tmp/test_cma_peer.XXXXXX";
     const int pidfd = (int)syscall(434, getpid(), 0); /* pidfd_open() */
     siginfo_t info;
-    int status;
 
     close(pidfd);
     if ((pidfd < 0) || (obstacle() != nullptr)) {
@@ -284,14 +283,10 @@ TEST_F(CmaPeer, an_end_is_seen_behind_a_chroot)
     ASSERT_NE(nullptr, mkdtemp(dir));
     kill(child, SIGKILL);
     ASSERT_EQ(0, waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT));
-    const pid_t pid = fork();
-    if (pid == 0) {
-        _exit((chroot(dir) != 0) ?
-                      0 :
-                      uct_cuda_cma_peer_state(peer) != UCT_CUDA_CMA_PEER_ENDED);
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_EQ(0, status);
+    EXPECT_EQ(0, in_child([&] {
+        return (chroot(dir) == 0) &&
+               (uct_cuda_cma_peer_state(peer) != UCT_CUDA_CMA_PEER_ENDED);
+    }));
     rmdir(dir);
 }
 

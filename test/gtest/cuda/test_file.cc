@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files while signals arrive, and beyond the process's size limit. */
+#include "process.h"
 #include "ticks.h"
 
 extern "C" {
@@ -17,7 +18,6 @@ extern "C" {
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <vector>
@@ -110,22 +110,18 @@ TEST_F(File, nothing_goes_beyond_the_limit)
 {
     const struct rlimit limit = {1000, 1000};
     const char bytes[1001]    = {};
-    int status;
 
-    const pid_t pid = fork();
-    if (pid == 0) {
+    EXPECT_EQ(1, in_child([&] {
         const int end = open(path, O_WRONLY | O_APPEND);
         setrlimit(RLIMIT_FSIZE, &limit);
-        _exit(!(uct_cuda_file_resize(fd, 1000) &&
-                !uct_cuda_file_resize(fd, 1001) && (errno == EFBIG) &&
-                uct_cuda_file_reserve(fd, 900, 100) &&
-                !uct_cuda_file_reserve(fd, 900, 101) && (errno == EFBIG) &&
-                uct_cuda_file_write(fd, bytes, 1000, 0) &&
-                !uct_cuda_file_write(fd, bytes, 1001, 0) && (errno == EFBIG) &&
-                !uct_cuda_file_write(end, bytes, 1, 0) && (errno == EFBIG)));
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_EQ(0, status);
+        return uct_cuda_file_resize(fd, 1000) &&
+               !uct_cuda_file_resize(fd, 1001) && (errno == EFBIG) &&
+               uct_cuda_file_reserve(fd, 900, 100) &&
+               !uct_cuda_file_reserve(fd, 900, 101) && (errno == EFBIG) &&
+               uct_cuda_file_write(fd, bytes, 1000, 0) &&
+               !uct_cuda_file_write(fd, bytes, 1001, 0) && (errno == EFBIG) &&
+               !uct_cuda_file_write(end, bytes, 1, 0) && (errno == EFBIG);
+    }));
 }
 
 /* The last descriptors are for the program and for UCX */

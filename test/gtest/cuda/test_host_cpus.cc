@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Processors available after affinity, other processes and control groups. */
+#include "process.h"
+
 extern "C" {
 #include <uct/cuda/base/host/host_cpus.h>
 }
 
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sched.h>
 #include <string>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 class HostCpus : public ::testing::Test
@@ -95,11 +95,7 @@ TEST_F(HostCpus, processors_are_shared)
     EXPECT_GE(alone, 1u);
     EXPECT_LE(alone, all);
 
-    pid_t child = fork();
-    if (child == 0) {
-        pause();
-        _exit(0);
-    }
+    const pid_t child = spawn([] { return true; });
     others[0] = uint32_t(child);
     others[1] = uint32_t(getpid()); /* does not count */
     uct_cuda_host_cpus_set_others(others, 2);
@@ -121,8 +117,7 @@ TEST_F(HostCpus, processors_are_shared)
         EXPECT_GE(uct_cuda_host_cpus_share() + 1, (alone == all) ? all : 1);
     }
 
-    kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+    reap(child);
     sched_setaffinity(0, sizeof(m_mask), &m_mask);
     uct_cuda_host_cpus_set_others(others, 1); /* it has ended */
     EXPECT_EQ(alone, uct_cuda_host_cpus_share());

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Living processes among those that share a file. */
+#include "process.h"
+
 extern "C" {
 #include <uct/cuda/node/alive.h>
 }
@@ -46,35 +48,6 @@ protected:
         EXPECT_EQ(UCS_OK, uct_cuda_node_alive_open(own, &alive));
         close(own);
         return alive;
-    }
-
-    /* Fork a child that reports when it is ready, and waits to be killed. */
-    pid_t spawn(const std::function<bool()> &work)
-    {
-        int wire[2];
-        char ready = 0;
-
-        EXPECT_EQ(0, pipe(wire));
-        const pid_t pid = fork();
-        if (pid == 0) {
-            ready = work();
-            if (write(wire[1], &ready, 1) != 1) {
-                _exit(1);
-            }
-            pause();
-            _exit(0);
-        }
-        EXPECT_EQ(1, read(wire[0], &ready, 1));
-        EXPECT_TRUE(ready);
-        close(wire[0]);
-        close(wire[1]);
-        return pid;
-    }
-
-    static void reap(pid_t pid)
-    {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
     }
 };
 

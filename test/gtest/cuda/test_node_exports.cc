@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory exported by this process, and how peers learn of its end */
 #include "fake_driver.h"
+#include "process.h"
 
 extern "C" {
 #include <uct/cuda/node/exports.h>
@@ -225,23 +226,20 @@ TEST_F(IpcExports, a_missing_page_is_warned_of)
     };
     struct sock_fprog program = {4, filter};
     char text[1024]           = {};
-    int log[2], status;
+    int log[2];
 
     ASSERT_EQ(0, pipe(log));
-    const pid_t pid = fork();
-    if (pid == 0) {
+    ASSERT_EQ(0, in_child([&] {
         if ((prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) ||
             (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)) {
-            _exit(1);
+            return 1;
         }
         dup2(log[1], STDERR_FILENO);
         (void)get(alloc(0x10000));
         (void)get(alloc(0x20000));
-        _exit(0);
-    }
+        return 0;
+    }));
     close(log[1]);
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    ASSERT_EQ(0, status);
     EXPECT_LT(0, read(log[0], text, sizeof(text) - 1));
     close(log[0]);
     const char *line = strstr(text, "memfd_create failed (");
@@ -254,14 +252,8 @@ TEST_F(IpcExports, a_child_has_no_descriptors)
 {
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
     const unsigned open           = num_open();
-    const pid_t pid               = fork();
-    int status;
 
-    if (pid == 0) {
-        _exit(open - num_open());
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_EQ(4, WEXITSTATUS(status))
+    EXPECT_EQ(4, in_child([&] { return open - num_open(); }))
             << "with both ends of a socket, and the named one";
     uct_cuda_node_exports_put(&handle);
 }
@@ -272,15 +264,9 @@ TEST_F(IpcExports, a_child_has_no_descriptors_without_a_watch_thread)
     uct_cuda_node_watch_replace(false);
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
     const int fd                  = handle.os.fd;
-    const pid_t pid               = fork();
-    int status;
 
-    if (pid == 0) {
-        _exit(fcntl(fd, F_GETFD) >= 0);
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
     EXPECT_LE(0, fd);
-    EXPECT_EQ(0, status);
+    EXPECT_EQ(0, in_child([fd] { return fcntl(fd, F_GETFD) >= 0; }));
     EXPECT_LE(0, fcntl(fd, F_GETFD));
     uct_cuda_node_exports_put(&handle);
 }

@@ -2,6 +2,7 @@
 /* The process whose descriptor stands for another process's cuMemCreate
    memory. */
 #include "fake_driver.h"
+#include "process.h"
 
 extern "C" {
 #include <uct/cuda/node/descriptors.h>
@@ -57,8 +58,6 @@ protected:
     void SetUp() override
     {
         uct_cuda_node_iface_addr_t self;
-        int ready[2];
-        char byte;
 
         imports = 0;
         memset(imported, 0, sizeof(imported));
@@ -98,21 +97,12 @@ protected:
         handle.os.fd  = memfd_create("own", MFD_CLOEXEC);
         ASSERT_EQ(3, write(handle.os.fd, "own", 3));
 
-        ASSERT_EQ(0, pipe(ready));
-        child = fork();
-        if (child == 0) {
+        child = spawn([this] {
             int fd = memfd_create("peer", MFD_CLOEXEC);
-            if ((write(fd, "peer", 4) != 4) ||
-                (dup2(fd, handle.os.fd) < 0) || (write(ready[1], "", 1) != 1)) {
-                _exit(1);
-            }
-            for (;;) {
-                pause();
-            }
-        }
-        close(ready[1]);
-        ASSERT_EQ(1, read(ready[0], &byte, 1));
-        close(ready[0]);
+
+            return (write(fd, "peer", 4) == 4) &&
+                   (dup2(fd, handle.os.fd) >= 0);
+        });
 
         uct_cuda_node_iface_addr_self(&self);
         handle.pid     = child;
@@ -122,8 +112,7 @@ protected:
 
     void TearDown() override
     {
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
+        reap(child);
         close(handle.os.fd);
     }
 
@@ -172,8 +161,7 @@ protected:
     void SetUp() override
     {
         IpcHandle::SetUp();
-        kill(child, SIGKILL);
-        waitpid(child, NULL, 0);
+        reap(child);
         ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, control));
         child = fork();
         if (child == 0) {
@@ -628,13 +616,7 @@ protected:
     static bool succeeds(std::function<bool()> prepare,
                          std::function<bool()> check)
     {
-        const pid_t pid = fork();
-        int status;
-
-        if (pid == 0) {
-            _exit(prepare() ? (check() ? 0 : 1) : 2);
-        }
-        return (waitpid(pid, &status, 0) == pid) && (status == 0);
+        return in_child([&] { return prepare() && check(); }) == 1;
     }
 
     static bool refuse_getfd()
@@ -895,8 +877,7 @@ TEST_F(IpcNamed, another_users_answer_is_not_used)
     }
     EXPECT_EQ(1, read(ready[0], &byte, 1));
     EXPECT_EQ(-1, uct_cuda_node_descriptors_ask_page(handle.pid_ns, pid, 1));
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    reap(pid);
     close(ready[0]);
     close(ready[1]);
 }
@@ -1044,17 +1025,13 @@ protected:
     /* Return whether another process sees the lock */
     bool is_locked()
     {
-        struct flock lock = {};
-        int status;
-        pid_t pid = fork();
+        return in_child([this] {
+            struct flock lock = {};
 
-        if (pid == 0) {
             lock.l_type = F_WRLCK;
-            _exit((fcntl(file, F_GETLK, &lock) == 0) &&
-                  (lock.l_type != F_UNLCK));
-        }
-        return (waitpid(pid, &status, 0) == pid) && WIFEXITED(status) &&
-               (WEXITSTATUS(status) == 1);
+            return (fcntl(file, F_GETLK, &lock) == 0) &&
+                   (lock.l_type != F_UNLCK);
+        }) == 1;
     }
 };
 

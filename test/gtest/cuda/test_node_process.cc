@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tests of addresses: the processes reachable by cuda_ipc. */
+#include "process.h"
+
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/node/process.h>
@@ -15,7 +17,6 @@ extern "C" {
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 class IpcAddress : public ::testing::Test
@@ -115,15 +116,12 @@ TEST_F(IpcAddress, a_stock_peer_is_unreachable_and_8_bytes_are_read)
 
 TEST_F(IpcAddress, child_of_a_fork_has_its_own)
 {
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
+    EXPECT_EQ(1, in_child([this] {
         uct_cuda_node_iface_addr_t own;
+
         uct_cuda_node_iface_addr_self(&own);
-        _exit((own.pid == getpid()) && (own.pid != iface.pid) ? 0 : 1);
-    }
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_EQ(0, status);
+        return (own.pid == getpid()) && (own.pid != iface.pid);
+    }));
 }
 
 /* Looking up the pid namespace is slow, on request */
@@ -198,13 +196,7 @@ static bool ask_at_once()
 
 TEST_F(IpcAddress, the_address_is_computed_once_for_all_threads)
 {
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        _exit(ask_at_once() ? 0 : 1);
-    }
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    ASSERT_EQ(0, status);
+    EXPECT_EQ(1, in_child(ask_at_once));
 }
 
 TEST_F(IpcAddress, endpoint_knows_its_peer)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Queue of operations: completion, flush, fence, pending, wake-up. */
 #include "fake_driver.h"
+#include "process.h"
 
 extern "C" {
 #include <uct/cuda/base/queue.h>
@@ -14,7 +15,6 @@ extern "C" {
 #include <poll.h>
 #include <set>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
@@ -710,23 +710,19 @@ TEST_F(Queue, a_forked_child_takes_no_wake_up_of_its_parent)
 {
     const uint64_t one = 1, two = 2;
     uint64_t value;
-    int fd, status;
+    int fd;
 
     ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
     ASSERT_EQ((ssize_t)sizeof(one), write(fd, &one, sizeof(one)));
-    pid_t child = fork();
-    if (child == 0) {
+    EXPECT_EQ(1, in_child([&] {
         uct_cuda_queue_t next;
         int other;
 
         uct_cuda_queue_cleanup(&queue);
-        _exit((uct_cuda_queue_init(&next, 16, UINT_MAX) != UCS_OK) ||
-              (uct_cuda_queue_event_fd(&next, &other) != UCS_OK) ||
-              (write(other, &two, sizeof(two)) != (ssize_t)sizeof(two)));
-    }
-
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_EQ(0, status);
+        return (uct_cuda_queue_init(&next, 16, UINT_MAX) == UCS_OK) &&
+               (uct_cuda_queue_event_fd(&next, &other) == UCS_OK) &&
+               (write(other, &two, sizeof(two)) == (ssize_t)sizeof(two));
+    }));
     EXPECT_EQ((ssize_t)sizeof(value), read(fd, &value, sizeof(value)));
     EXPECT_EQ(1u, value);
 }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A trace without room: the program continues, with one warning. */
 #include "comma.h"
+#include "process.h"
 
 #include <gtest/gtest.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 extern "C" {
@@ -51,10 +50,7 @@ protected:
     void is_reported_once(void (*prepare)(const std::string &path),
                           const char *reason)
     {
-        const pid_t pid = fork();
-        int status;
-
-        if (pid == 0) {
+        EXPECT_EQ(0, in_child([&] {
             prepare(path());
             uct_cuda_log_set(note, UCT_CUDA_LOG_WARN);
             uct_cuda_trace_start(dir);
@@ -62,14 +58,11 @@ protected:
                 uct_cuda_trace_call("MPI_Bcast", 4096, "of a test", 1);
             }
             uct_cuda_trace_flush();
-            _exit((warnings != 1) ? 1 :
-                  (warning.find(path() + ": " + reason) == std::string::npos) ?
-                                    2 :
-                                    0);
-        }
-        ASSERT_EQ(pid, waitpid(pid, &status, 0));
-        ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
-        EXPECT_EQ(0, WEXITSTATUS(status));
+            return (warnings != 1) ? 1 :
+                   (warning.find(path() + ": " + reason) == std::string::npos) ?
+                                     2 :
+                                     0;
+        }));
     }
 
     char dir[32] = "/tmp/test_trace.XXXXXX";
@@ -99,15 +92,12 @@ TEST_F(Trace, a_limit_of_file_sizes)
 TEST_F(Trace, a_decimal_comma_in_the_programs_locale)
 {
     const Comma comma;
-    pid_t pid;
-    int status;
 
     if (!comma.is_set) {
         GTEST_SKIP() << "no locale with a decimal comma";
     }
 
-    pid = fork();
-    if (pid == 0) {
+    EXPECT_EQ(1, in_child([this] {
         char line[512] = "";
         double begin, length;
         char last;
@@ -120,12 +110,9 @@ TEST_F(Trace, a_decimal_comma_in_the_programs_locale)
                (fgets(line, sizeof(line), file) != NULL)) {
         }
         setlocale(LC_ALL, "C");
-        _exit((sscanf(line, "%*[^}:]: %*[^}:]: %*[^}:]: %*[^}:]: %*d, \"ts\": "
-                      "%lf, \"dur\": %lf%c", &begin, &length, &last) == 3) &&
-              (begin == 1500) && (length > 0) && (last == '}') ? 0 : 1);
-    }
-
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
-    EXPECT_EQ(0, WEXITSTATUS(status));
+        return (sscanf(line, "%*[^}:]: %*[^}:]: %*[^}:]: %*[^}:]: %*d, "
+                       "\"ts\": %lf, \"dur\": %lf%c", &begin, &length,
+                       &last) == 3) &&
+               (begin == 1500) && (length > 0) && (last == '}');
+    }));
 }

@@ -5,6 +5,7 @@
  */
 #include "fake_node.h"
 #include "nodes.h"
+#include "process.h"
 
 #include <uct/cuda/multipath/admit.h>
 
@@ -22,7 +23,6 @@
 #include <memory>
 #include <mutex>
 #include <random>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -1632,23 +1632,17 @@ TEST_P(test_engine_start, end_of_the_program)
 /* A forked process has no such threads: it does not wait */
 TEST_P(test_engine_start, forked_meanwhile)
 {
-    int status;
-    pid_t pid;
-
     /* No thread holds the fake's lock during the fork */
     m_node->hold_context(2);
     m_node->hold_context(3);
     create_with_contexts({0, 1});
     EXPECT_EQ(0u, num_steps(0, 1));
     await([&] { return m_node->num_held() == 2; });
-    pid = fork();
-    if (pid == 0) {
+    EXPECT_EQ(0, in_child([this] {
         alarm(10);
         uct_cuda_mp_engine_destroy(m_engine);
-        _exit(0);
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_TRUE(WIFEXITED(status) && (WEXITSTATUS(status) == 0)) << status;
+        return 0;
+    }));
 }
 
 TEST_P(test_engine_start, threads)

@@ -5,6 +5,7 @@
  */
 #include "fake_node.h"
 #include "nodes.h"
+#include "process.h"
 #include "ticks.h"
 
 #include <uct/cuda/multipath/history.h>
@@ -174,31 +175,6 @@ protected:
                                  on, is_direct);
     }
 
-    /* Fork a process that reports when its work is done, then waits. */
-    pid_t spawn(const std::function<bool()> &work)
-    {
-        int pipes[2];
-        char c = 0;
-
-        EXPECT_EQ(0, pipe(pipes));
-        pid_t pid = fork();
-        if (pid == 0) {
-            c = work() ? 'y' : 'n';
-            if (write(pipes[1], &c, 1) != 1) {
-                _exit(1);
-            }
-            for (;;) {
-                pause();
-            }
-        }
-
-        EXPECT_EQ(1, read(pipes[0], &c, 1));
-        EXPECT_EQ('y', c);
-        ::close(pipes[0]);
-        ::close(pipes[1]);
-        return pid;
-    }
-
     /* Fork a process that transfers from GPU 0 to GPU 1. */
     pid_t spawn_busy()
     {
@@ -235,12 +211,6 @@ protected:
         ::close(fd);
         EXPECT_TRUE(uct_cuda_node_alive_hold(alive, UCT_CUDA_NODE_ALIVE_FILE));
         return alive;
-    }
-
-    static void reap(pid_t pid)
-    {
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
     }
 
     /* Check that an unsuitable file is not used and not changed. */
@@ -752,15 +722,11 @@ TEST_F(test_ledger, a_limit_of_file_sizes)
 {
     const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
     uct_cuda_node_ledger_t *ledger;
-    int status;
 
-    const pid_t pid = fork();
-    if (pid == 0) {
+    EXPECT_EQ(0, in_child([&] {
         setrlimit(RLIMIT_FSIZE, &limit);
-        _exit(try_open(Gpus{1}, &ledger) != UCS_ERR_NO_RESOURCE);
-    }
-    ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_EQ(0, status);
+        return try_open(Gpus{1}, &ledger) != UCS_ERR_NO_RESOURCE;
+    }));
     EXPECT_TRUE(files().empty());
 }
 

@@ -2,6 +2,7 @@
 /* Staging memory in the host: locked as a unit, and released by its owner. */
 #include "end.h"
 #include "fake_node.h"
+#include "process.h"
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
@@ -11,7 +12,6 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 
@@ -89,24 +89,17 @@ TEST_F(test_staging, the_context_is_lost)
 /* The child's memory at the same address is not unmapped */
 TEST_F(test_staging, a_forked_child_does_not_unmap_it)
 {
-    int status;
-    pid_t child;
-
     ASSERT_EQ(UCS_OK, alloc());
     m_base = m_staging.base;
-    child  = fork();
-    if (child == 0) {
+    EXPECT_EQ(0, in_child([this] {
         const bool was_mapped = is_mapped();
         void *other         = mmap((void*)m_base, SLOT, PROT_READ | PROT_WRITE,
                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                                    0);
 
         uct_cuda_run_staging_lose(&m_staging);
-        _exit(was_mapped || (other != (void*)m_base) || !is_mapped());
-    }
-
-    ASSERT_EQ(child, waitpid(child, &status, 0));
-    EXPECT_EQ(0, status);
+        return was_mapped || (other != (void*)m_base) || !is_mapped();
+    }));
     EXPECT_TRUE(is_mapped());
     uct_cuda_run_staging_free(&m_staging);
 }
