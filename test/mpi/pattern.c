@@ -4,6 +4,7 @@
 #include "pattern.h"
 #include "util.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -226,6 +227,27 @@ int ucx_mp_pattern_check(ucx_mp_mem_t mem, const void *src, size_t size,
     ucx_mp_pattern_check_range(mem, src, begin, size, size, seed, poison,
                                error);
     return error->count != 0;
+}
+
+int ucx_mp_pattern_is_wrong(ucx_mp_mem_t mem, const void *src, size_t size,
+                            uint64_t seed, uint8_t poison, const char *fmt, ...)
+{
+    ucx_mp_pattern_error_t error;
+    char message[256];
+    va_list ap;
+
+    if (!ucx_mp_pattern_check(mem, src, size, seed, 0, poison, &error)) {
+        return 0;
+    }
+
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    ucx_mp_report("WRONG data, %s: %zu of %zu bytes of %s memory, the first at "
+                  "%zu: expected 0x%02x, got 0x%02x; %s", message, error.count,
+                  size, ucx_mp_mem_names[mem], error.offset, error.expected,
+                  error.got, error.hint);
+    return 1;
 }
 
 int ucx_mp_pattern_check_value(ucx_mp_mem_t mem, const void *src, size_t size,

@@ -45,6 +45,12 @@ int ucx_mp_pattern_check(ucx_mp_mem_t mem, const void *src, size_t size,
                          uint64_t seed, int sampled, uint8_t poison,
                          ucx_mp_pattern_error_t *error);
 
+/* Compare all bytes likewise, and report wrong ones, after a description of the
+   message. @return Non-zero if any byte is wrong. */
+int ucx_mp_pattern_is_wrong(ucx_mp_mem_t mem, const void *src, size_t size,
+                            uint64_t seed, uint8_t poison, const char *fmt, ...)
+        __attribute__((format(printf, 6, 7)));
+
 /* Check that `size` bytes at `src` all have the value `value`; returns as
    above. */
 int ucx_mp_pattern_check_value(ucx_mp_mem_t mem, const void *src, size_t size,

@@ -96,8 +96,7 @@ static void busy_expect_at(ucx_mp_mem_t mem, const void *ptr, uint32_t value,
     }
 
     if (got != value) {
-        fprintf(stderr, "ucx_mp_busy: rank %d: %s: %u at %zu, not %u\n",
-                busy.rank, busy.call, got, offset, value);
+        ucx_mp_report("%s: %u at %zu, not %u", busy.call, got, offset, value);
         ++busy.wrong;
     }
 }
@@ -346,8 +345,7 @@ static void busy_allocated(void)
     alarm(1);
     MPI_Win_free(&win);
     if (*busy.word == 0) {
-        fprintf(stderr, "ucx_mp_busy: rank %d: %s: does not wait\n", busy.rank,
-                busy.call);
+        ucx_mp_report("%s: does not wait", busy.call);
         ++busy.wrong;
     }
     busy_release();
@@ -395,8 +393,7 @@ static void busy_committed(void)
     }
     busy_expect(UCX_MP_MEM_DEVICE, to, (uint32_t)last + 1, BUSY_LARGE);
     if (ucx_mp_gpu_emulated() && (best > BUSY_PACKED)) {
-        fprintf(stderr, "ucx_mp_busy: rank %d: %s: %.1f ms\n", busy.rank,
-                busy.call, best * 1e3);
+        ucx_mp_report("%s: %.1f ms", busy.call, best * 1e3);
         ++busy.wrong;
     }
 
@@ -484,8 +481,7 @@ static void busy_small(void)
         busy_allreduce("MPI_Allreduce of small buffers on an idle GPU",
                        MPI_COMM_WORLD, MPI_SUM, from, to, size);
         if (ucx_mp_on_gpus() == on_gpus) {
-            fprintf(stderr, "ucx_mp_busy: rank %d: %s: not on the GPU\n",
-                    busy.rank, busy.call);
+            ucx_mp_report("%s: not on the GPU", busy.call);
             ++busy.wrong;
         }
         MPI_Barrier(MPI_COMM_WORLD); /* no rank reads them any more */

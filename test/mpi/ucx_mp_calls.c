@@ -47,7 +47,7 @@ static void on_file_error(MPI_File *file, int *code, ...)
 
 static void wrong(const char *name, const char *what)
 {
-    fprintf(stderr, "ucx_mp_calls: rank %d: %s: %s\n", world_rank, name, what);
+    ucx_mp_report("%s: %s", name, what);
     ++calls_wrong;
 }
 

@@ -135,8 +135,8 @@ static void capture(captor_t *captor, void (*inside)(void*), void *arg)
     error = ucx_mp_driver.capture_end(captor->stream, &graph);
     ++captor->captures;
     if ((error != 0) && (++captor->broken == 1)) {
-        fprintf(stderr, "ucx_mp_capture: rank %d: a capture broke while it did "
-                "%s: %s\n", rank, doing, ucx_mp_gpu_error_name(error));
+        ucx_mp_report("a capture broke while it did %s: %s", doing,
+                      ucx_mp_gpu_error_name(error));
     }
 
     if (error == 0) {
@@ -256,17 +256,11 @@ static void message_make(message_t *message, const kind_t *kind, size_t size,
 
 static void message_check(message_t *message)
 {
-    ucx_mp_pattern_error_t error;
-
     counts[MESSAGES] += message->is_received;
-    if (message->is_received &&
-        ucx_mp_pattern_check(message->kind->to, message->in, message->size,
-                             message->received, 0, 0, &error)) {
-        fprintf(stderr, "ucx_mp_capture: WRONG data, rank %d, %zu bytes %s: "
-                "offset %zu expected 0x%02x got 0x%02x%s\n", rank,
-                message->size, message->kind->name, error.offset,
-                error.expected, error.got, error.hint);
-        ++counts[WRONG];
+    if (message->is_received) {
+        counts[WRONG] += ucx_mp_pattern_is_wrong(
+                message->kind->to, message->in, message->size,
+                message->received, 0, "%s", message->kind->name);
     }
     ucx_mp_mem_free(message->kind->from, message->out);
     ucx_mp_mem_free(message->kind->to, message->in);

@@ -211,7 +211,6 @@ static void churn_step(uint64_t step)
     const uint64_t theirs = churn_seed(step, from);
     const size_t send_size = churn_size(mine), recv_size = churn_size(theirs);
     churn_buf_t *send_buf, *recv_buf;
-    ucx_mp_pattern_error_t error;
     uint64_t dice = ucx_mp_hash(mine);
     void *send, *recv;
 
@@ -224,14 +223,9 @@ static void churn_step(uint64_t step)
     ucx_mp_mem_set(churn_mem(), recv, CHURN_POISON, recv_size);
     churn_exchange(send, send_size, to, recv, recv_size, from,
                    (int)(step / 8 % 2));
-    if (ucx_mp_pattern_check(churn_mem(), recv, recv_size, theirs, 0,
-                             CHURN_POISON, &error)) {
-        fprintf(stderr, "ucx_mp_churn: rank %d: WRONG data in step %llu, %zu "
-                "bytes from rank %d: offset %zu expected 0x%02x got 0x%02x, "
-                "%s\n", churn_rank, (unsigned long long)step, recv_size, from,
-                error.offset, error.expected, error.got, error.hint);
-        ++churn_wrong;
-    }
+    churn_wrong += ucx_mp_pattern_is_wrong(
+            churn_mem(), recv, recv_size, theirs, CHURN_POISON,
+            "step %llu, from rank %d", (unsigned long long)step, from);
 
     if (churn.num_slots == 1) {
         churn_put(send_buf);

@@ -46,7 +46,6 @@ static void eager_on_alarm(int number)
 int main(int argc, char **argv)
 {
     uint8_t *from, *to;
-    char why[256];
     size_t size;
     int count;
 
@@ -55,10 +54,9 @@ int main(int argc, char **argv)
     ucx_mp_get_rank(&eager_rank, &count);
     if ((argc != 1) || (count != 2)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: mpirun -n 2 ucx_mp_eager");
-    } else if (ucx_mp_gpu_init(eager_rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
     }
 
+    ucx_mp_gpu_require(eager_rank);
     from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, EAGER_MAX_SIZE);
     to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, EAGER_MAX_SIZE);
     signal(SIGALRM, eager_on_alarm);

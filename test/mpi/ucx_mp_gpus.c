@@ -90,11 +90,9 @@ static void use(const place_t *place)
 
 static void driver_init(void)
 {
-    char why[256] = "";
-
-    gpus_count = ucx_mp_gpu_init(gpus_rank, why, sizeof(why));
-    if ((gpus_count == 0) || (gpus_count > GPUS_MAX)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 1 to %d GPUs: %s", GPUS_MAX, why);
+    gpus_count = ucx_mp_gpu_require(gpus_rank);
+    if (gpus_count > GPUS_MAX) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "at most %d GPUs", GPUS_MAX);
     }
 
     ucx_mp_driver_load();
@@ -136,10 +134,9 @@ static void enable(worker_t *self)
     use(user);
     error = ucx_mp_driver.peer_enable(owner->handle, 0);
     if ((error == 0) == *reaches) {
-        fprintf(stderr, "ucx_mp_gpus: rank %d: access from GPU %d to GPU %d, "
-                "which the program had%s enabled: %s\n", gpus_rank, user->gpu,
-                owner->gpu, *reaches ? "" : " not",
-                (error == 0) ? "no error" : ucx_mp_gpu_error_name(error));
+        ucx_mp_report("access from GPU %d to GPU %d, which the program had%s "
+                      "enabled: %s", user->gpu, owner->gpu,
+                      *reaches ? "" : " not", ucx_mp_gpu_error_name(error));
         ++self->wrong;
     }
     *reaches = true;
@@ -196,9 +193,9 @@ static void buffer_make(buffer_t *buffer, worker_t *self, size_t size)
 static void complain(worker_t *self, const buffer_t *buffer, const char *what,
                      size_t offset)
 {
-    fprintf(stderr, "ucx_mp_gpus: rank %d, thread %d: WRONG data of %s, %zu "
-            "bytes on GPU %d, at %zd\n", gpus_rank, self->number, what,
-            buffer->size, buffer->place->gpu, (ptrdiff_t)offset);
+    ucx_mp_report("thread %d: WRONG data of %s, %zu bytes on GPU %d, at %zd",
+                  self->number, what, buffer->size, buffer->place->gpu,
+                  (ptrdiff_t)offset);
     ++self->wrong;
 }
 
@@ -237,8 +234,7 @@ static void back(worker_t *self, void *expected)
 
     UCX_MP_DRIVER(ctx_get, &current);
     if (current != expected) {
-        fprintf(stderr, "ucx_mp_gpus: rank %d: another context is current "
-                "after MPI than before\n", gpus_rank);
+        ucx_mp_report("another context is current after MPI than before");
         ++self->wrong;
     }
 }

@@ -109,18 +109,17 @@ int main(int argc, char **argv)
 {
     const int num_parts = (int)(sizeof(halo_parts) / sizeof(halo_parts[0]));
     double *host = malloc(HALO_SIZE), *seen = malloc(HALO_SIZE), *gpu;
-    char why[256] = "";
     int rank, size, i, wrong = 0, all;
     MPI_Datatype types[2];
 
     ucx_mp_program = "ucx_mp_halo";
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&rank, &size);
-    if ((size != 2) || (host == NULL) || (seen == NULL) ||
-        (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks and a GPU: %s", why);
+    if ((size != 2) || (host == NULL) || (seen == NULL)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks, and memory");
     }
 
+    ucx_mp_gpu_require(rank);
     gpu = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, HALO_SIZE);
     for (i = 0; i < num_parts; ++i) {
         types[0] = halo_type(&halo_parts[i][0]);
@@ -133,8 +132,7 @@ int main(int argc, char **argv)
                      1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         ucx_mp_mem_read(UCX_MP_MEM_DEVICE, seen, gpu, HALO_SIZE);
         if (memcmp(host, seen, HALO_SIZE) != 0) {
-            fprintf(stderr, "ucx_mp_halo: rank %d, exchange %d is wrong\n",
-                    rank, i);
+            ucx_mp_report("exchange %d is wrong", i);
             ++wrong;
         }
         MPI_Type_free(&types[0]);

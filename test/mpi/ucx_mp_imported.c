@@ -145,16 +145,9 @@ static ucx_mp_ptr_t find_variable(void)
 static void check(ucx_mp_ptr_t ptr, size_t size, uint64_t seed, int kind,
                   const char *what)
 {
-    ucx_mp_pattern_error_t error;
-
-    if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, (uint8_t*)ptr, size, seed, 0,
-                             IMPORTED_POISON, &error)) {
-        fprintf(stderr, "ucx_mp_imported: rank %d: WRONG data, %s by %s, %zu "
-                "bytes: offset %zu expected 0x%02x got 0x%02x\n",
-                imported_rank, what, kind_names[kind], size, error.offset,
-                error.expected, error.got);
-        imported_wrong = 1;
-    }
+    imported_wrong |= ucx_mp_pattern_is_wrong(
+            UCX_MP_MEM_DEVICE, (uint8_t*)ptr, size, seed, IMPORTED_POISON,
+            "%s by %s", what, kind_names[kind]);
 }
 
 /* Rank 0 sends to rank 1, and the other way around. */
@@ -210,17 +203,17 @@ static bool is_named(int kind, char **names)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
     ucx_mp_ptr_t plain;
     int size, kind;
 
     ucx_mp_program = "ucx_mp_imported";
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&imported_rank, &size);
-    if ((size != 2) || (ucx_mp_gpu_init(imported_rank, why, sizeof(why)) < 1)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks and GPUs: %s", why);
+    if (size != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks");
     }
 
+    ucx_mp_gpu_require(imported_rank);
     ucx_mp_driver_load();
 
     if (argc == 1) { /* first what hooks on allocations have not seen */

@@ -449,7 +449,7 @@ static void finish(uint64_t *own)
         ops[i].is_active = 0;
         if (requests[i] != (ops[i].is_persistent ? ops[i].request :
                                                    MPI_REQUEST_NULL)) {
-            printf("rank %d: request %d has another handle\n", rank, i);
+            ucx_mp_report("request %d has another handle", i);
             ++wrong;
         }
         if (!ops[i].is_persistent) {
@@ -758,8 +758,8 @@ static void on_early(int which)
         reduce_on(early[which], 0);
     }
     if (ucx_mp_on_gpus() - before != calls + (which == 3)) {
-        printf("rank %d: GPUs carried out %ld reductions on early communicator "
-               "%d\n", rank, ucx_mp_on_gpus() - before, which);
+        ucx_mp_report("GPUs carried out %ld reductions on early communicator "
+                      "%d", ucx_mp_on_gpus() - before, which);
         ++wrong;
     }
     MPI_Comm_free(&early[which]);

@@ -73,8 +73,7 @@ static void compare(const char *bytes, int length, int seed, int k,
 
     for (i = 0; i < length; ++i) {
         if (bytes[i] != (char)(seed * 31 + k + i * 7)) {
-            fprintf(stderr, "ucx_mp_pieces: rank %d: %s, %s: block %d is wrong "
-                    "at %d\n", rank, where, call, k, i);
+            ucx_mp_report("%s, %s: block %d is wrong at %d", where, call, k, i);
             ++wrong;
             return;
         }
@@ -276,17 +275,16 @@ int main(int argc, char **argv)
     static const int lengths[] = {100, 4095, 70000, (2 << 20) - 1};
     const int num_kinds        = (int)(sizeof(kinds) / sizeof(kinds[0]));
     int all = 0, tried = 0, i, k, way;
-    char why[256] = "";
     pieces_t pieces;
 
     ucx_mp_program = "ucx_mp_pieces";
     MPI_Init(&argc, &argv);
     ucx_mp_get_rank(&rank, &size);
-    if ((size > 64) || (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU and 64 ranks at most: %s",
-                   why);
+    if (size > 64) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "64 ranks at most");
     }
 
+    ucx_mp_gpu_require(rank);
     last = (rank + size - 1) % size;
     next = (rank + 1) % size;
     for (i = 0; i < num_kinds * 12; ++i) {

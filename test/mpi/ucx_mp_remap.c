@@ -58,15 +58,8 @@ static int remap_is_locked(const void *ptr)
 static void remap_check(ucx_mp_mem_t mem, const uint8_t *buf, uint64_t seed,
                         const char *what)
 {
-    ucx_mp_pattern_error_t error;
-
-    if (ucx_mp_pattern_check(mem, buf, REMAP_SIZE, seed, 0, REMAP_POISON,
-                             &error)) {
-        fprintf(stderr, "ucx_mp_remap: WRONG data, %s: offset %zu expected "
-                "0x%02x got 0x%02x\n", what, error.offset, error.expected,
-                error.got);
-        remap_wrong = 1;
-    }
+    remap_wrong |= ucx_mp_pattern_is_wrong(mem, buf, REMAP_SIZE, seed,
+                                           REMAP_POISON, "%s", what);
 }
 
 /* Send there and back, with a new pattern each time. */
@@ -138,8 +131,8 @@ static void remap_change(int how, uint8_t *pages, size_t size)
     }
 
     if (remap_is_locked(pages + part + REMAP_OFFSET)) {
-        fprintf(stderr, "ucx_mp_remap: WRONG, %s: memory that has just come "
-                "passes for locked\n", remap_names[how]);
+        ucx_mp_report("WRONG, %s: memory that has just come passes for locked",
+                      remap_names[how]);
         remap_wrong = 1;
     }
 }

@@ -33,27 +33,6 @@ typedef struct {
 
 static int self_wrong;
 
-static void self_use(const self_end_t *end)
-{
-    char why[256];
-
-    ucx_mp_gpu_init(end->gpu, why, sizeof(why));
-}
-
-static void self_check(const char *what, const self_end_t *end,
-                       const uint8_t *buf, size_t size, uint64_t seed)
-{
-    ucx_mp_pattern_error_t error;
-
-    if (ucx_mp_pattern_check(end->mem, buf, size, seed, 0, SELF_POISON,
-                             &error)) {
-        fprintf(stderr, "ucx_mp_self: WRONG data, %s, %zu bytes: offset %zu "
-                "expected 0x%02x got 0x%02x\n", what, size, error.offset,
-                error.expected, error.got);
-        self_wrong = 1;
-    }
-}
-
 /* Send a window of messages; returns GB/s. */
 static double self_send(uint8_t **dst, uint8_t **src, size_t size)
 {
@@ -85,9 +64,9 @@ static double self_windows(const self_end_t *from, const self_end_t *to,
     int i, round;
 
     for (i = 0; i < SELF_WINDOW; ++i) {
-        self_use(from);
+        ucx_mp_gpu_require(from->gpu);
         src[i] = ucx_mp_mem_alloc(from->mem, size);
-        self_use(to);
+        ucx_mp_gpu_require(to->gpu);
         dst[i] = ucx_mp_mem_alloc(to->mem, size);
     }
 
@@ -95,16 +74,18 @@ static double self_windows(const self_end_t *from, const self_end_t *to,
              to->name, to->gpu);
     for (round = 0; round < rounds; ++round) {
         for (i = 0; i < SELF_WINDOW; ++i) {
-            self_use(from);
+            ucx_mp_gpu_require(from->gpu);
             ucx_mp_pattern_fill(from->mem, src[i], size, size + i + round);
-            self_use(to);
+            ucx_mp_gpu_require(to->gpu);
             ucx_mp_mem_set(to->mem, dst[i], SELF_POISON, size);
         }
 
         now  = self_send(dst, src, size);
         rate = (now > rate) ? now : rate;
         for (i = 0; i < SELF_WINDOW; ++i) {
-            self_check(what, to, dst[i], size, size + i + round);
+            self_wrong |= ucx_mp_pattern_is_wrong(to->mem, dst[i], size,
+                                                  size + i + round, SELF_POISON,
+                                                  "%s", what);
         }
     }
 
@@ -134,7 +115,6 @@ int main(int argc, char **argv)
                                    64 << 20};
     int rank, ranks, count, from_count, to_count, transfers = 0, rounds;
     self_end_t from, to;
-    char why[256] = "";
     double rate = 0;
     size_t i;
 
@@ -148,9 +128,9 @@ int main(int argc, char **argv)
 
     from  = self_parse((argc == 3) ? argv[1] : "D");
     to    = self_parse((argc == 3) ? argv[2] : "D");
-    count = ucx_mp_gpu_init(0, why, sizeof(why));
+    count = ucx_mp_gpu_require(0);
     if (count < 2) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs two GPUs: %s", why);
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs two GPUs");
     }
 
     /* Without peer access such messages take one path, as without the module */

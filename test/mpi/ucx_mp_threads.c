@@ -88,17 +88,10 @@ static void buffer_want(buffer_t *buffer, size_t size, uint64_t *state)
 static void check(thread_t *self, const buffer_t *buffer, uint64_t seed)
 {
     const size_t size = message_size(seed);
-    ucx_mp_pattern_error_t error;
-
     ++self->transfers;
-    if (ucx_mp_pattern_check(buffer->mem, buffer->ptr, size, seed, 0,
-                             THREADS_POISON, &error)) {
-        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d, %zu "
-                "bytes of %s memory: offset %zu expected 0x%02x got 0x%02x%s\n",
-                threads_rank, self->number, size, ucx_mp_mem_names[buffer->mem],
-                error.offset, error.expected, error.got, error.hint);
-        self->wrong = 1;
-    }
+    self->wrong |= ucx_mp_pattern_is_wrong(buffer->mem, buffer->ptr, size, seed,
+                                           THREADS_POISON, "thread %d",
+                                           self->number);
 }
 
 static void window(thread_t *self, int number, buffer_t *out, buffer_t *in,
@@ -190,9 +183,9 @@ static void collective(thread_t *self, uint64_t seed)
     }
 
     if (wrong > 0) {
-        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d: %zu "
-                "of %zu elements of a sum and its broadcast%s\n", threads_rank,
-                self->number, wrong, 2 * count, in_place ? ", in place" : "");
+        ucx_mp_report("WRONG data, thread %d: %zu of %zu elements of a sum and "
+                      "its broadcast%s", self->number, wrong, 2 * count,
+                      in_place ? ", in place" : "");
         self->wrong = 1;
     }
 
@@ -227,9 +220,8 @@ static void send_freed_types(thread_t *self)
         MPI_Allreduce(&i, &sum, 1, MPI_INT, MPI_SUM, self->comm);
         if ((in[0] != i) || (in[2 * (COUNT - 1)] != i) ||
             (sum != threads_ranks * i)) {
-            fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d, thread %d: "
-                    "message %d of a freed datatype\n", threads_rank,
-                    self->number, i);
+            ucx_mp_report("WRONG data, thread %d: message %d of a freed "
+                          "datatype", self->number, i);
             self->wrong = 1;
         }
     }
@@ -241,10 +233,9 @@ static void *thread_main(void *arg)
     thread_t *self               = arg;
     uint64_t state               = message_seed(threads_rank, self->number, -1,
                                                 0);
-    char why[256];
     int i, k;
 
-    ucx_mp_gpu_init(threads_rank + self->number, why, sizeof(why));
+    ucx_mp_gpu_require(threads_rank + self->number);
     send_freed_types(self);
     for (i = 0; i < threads_windows; ++i) {
         window(self, i, out, in, &state);
@@ -308,8 +299,8 @@ static int freed_receives(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, in);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, out);
     if (wrong > 0) {
-        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d: %d of %d freed "
-                "receives\n", threads_rank, wrong, threads_freed);
+        ucx_mp_report("WRONG data, %d of %d freed receives", wrong,
+                      threads_freed);
     }
     return wrong;
 }
@@ -369,8 +360,7 @@ static int other_handlers(void)
     MPI_Comm_free(&looker.comm);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
     if (looker.others > 0) {
-        fprintf(stderr, "ucx_mp_threads: rank %d: another error handler %d "
-                "times\n", threads_rank, looker.others);
+        ucx_mp_report("another error handler %d times", looker.others);
     }
     return looker.others > 0;
 }
@@ -414,19 +404,18 @@ int main(int argc, char **argv)
 {
     thread_t threads[THREADS_MAX] = {{0}};
     long mine[4] = {0}, all[4];
-    char why[256] = "";
     int i, level;
 
     ucx_mp_program = "ucx_mp_threads";
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     ucx_mp_get_rank(&threads_rank, &threads_ranks);
     parse(argc, argv);
-    if ((level < MPI_THREAD_MULTIPLE) || (threads_ranks < 2) ||
-        (ucx_mp_gpu_init(threads_rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs an MPI for many threads, two "
-                   "ranks, and a GPU: %s", why);
+    if ((level < MPI_THREAD_MULTIPLE) || (threads_ranks < 2)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs an MPI for many threads, and two "
+                   "ranks");
     }
 
+    ucx_mp_gpu_require(threads_rank);
     mine[1] = freed_receives();
     if (threads_collectives > 0) {
         mine[1] += other_handlers();

@@ -270,10 +270,10 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
                                                       0 : count * 8)));
     }
     if (!is_right) {
-        fprintf(stderr, "ucx_mp_unstaged: %s, rank %d cannot%s: rank %d "
-                "returns %d, class %d, %d bytes arrived\n", call->name, failing,
-                is_memory ? " for want of memory" : "", rank, rc, error_class,
-                arrived);
+        ucx_mp_report("%s, rank %d cannot%s: returns %d, class %d, %d bytes "
+                      "arrived", call->name, failing,
+                      is_memory ? " for want of memory" : "", rc, error_class,
+                      arrived);
     }
     return (MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD) ==
             MPI_SUCCESS) && (sum == size * (size - 1) / 2) && is_right;
@@ -299,8 +299,7 @@ static bool try_end(const char *send, char *recv)
     rc = MPI_Reduce_local(send, recv, 16, MPI_INT, MPI_SUM);
     set("");
     if (rc == MPI_SUCCESS) {
-        fprintf(stderr, "ucx_mp_unstaged: rank %d: GPU memory is added up "
-                "without a driver\n", rank);
+        ucx_mp_report("GPU memory is added up without a driver");
     }
     return rc != MPI_SUCCESS;
 }
@@ -478,9 +477,9 @@ static int try_declined(int failing, int how)
                         &queued.requests[1]);
     rc = (rc == MPI_SUCCESS) ? end_failing(how) : rc;
     if ((rc == MPI_SUCCESS) || (queued.handled != 1)) {
-        printf("ucx_mp_unstaged: a declined MPI_Iallreduce, rank %d "
-               "cannot: end %d of rank %d returns %d, %d errors handled\n",
-               failing, how, rank, rc, queued.handled);
+        ucx_mp_report("a declined MPI_Iallreduce, rank %d cannot: end %d "
+                      "returns %d, %d errors handled", failing, how, rc,
+                      queued.handled);
         return 1;
     }
     return !reduces(NONBLOCKING);
@@ -576,8 +575,8 @@ static int try_rejected(int failing, int which)
                        (rank == failing) ? queued.small : queued.gpu_send,
                        queued.gpu_recv);
     if (wrong > 0) {
-        printf("ucx_mp_unstaged: rank %d: call %d of rank %d is not rejected, "
-               "or another one fails\n", rank, which, failing);
+        ucx_mp_report("call %d of rank %d is not rejected, or another one "
+                      "fails", which, failing);
     }
     return wrong;
 }
@@ -602,8 +601,7 @@ static int try_indescribable(void)
                               op, WORLD) != MPI_SUCCESS) ||
          !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
     if (rc) {
-        printf("ucx_mp_unstaged: rank %d: a datatype is described, or the next "
-               "call fails\n", rank);
+        ucx_mp_report("a datatype is described, or the next call fails");
     }
     return rc;
 }
@@ -625,8 +623,8 @@ static int try_alias(int failing)
     rc = rc || !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT / size);
 #endif
     if ((rc != MPI_SUCCESS) || !reduces(NONBLOCKING)) {
-        printf("ucx_mp_unstaged: rank %d: a reduce-scatter of rank %d's one "
-               "buffer returns %d\n", rank, failing, rc);
+        ucx_mp_report("a reduce-scatter of rank %d's one buffer returns %d",
+                      failing, rc);
         return 1;
     }
     return 0;
@@ -683,8 +681,7 @@ static int try_invalid(int how)
          !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
 #endif
     if (rc != MPI_SUCCESS) {
-        printf("ucx_mp_unstaged: rank %d: end %d with an invalid request "
-               "loses a valid one\n", rank, how);
+        ucx_mp_report("end %d with an invalid request loses a valid one", how);
     }
     return rc != MPI_SUCCESS;
 }
@@ -740,11 +737,6 @@ static int try_queued(void)
     return wrong + try_indescribable();
 }
 
-static void use_gpu(void)
-{
-    ucx_mp_gpu_require(rank);
-}
-
 int main(int argc, char **argv)
 {
     int wrong, all;
@@ -759,11 +751,11 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     init();
     if (rank < size - 1) {
-        use_gpu();
+        ucx_mp_gpu_require(rank);
     }
     wrong = try_calls(true);
     if (rank == size - 1) {
-        use_gpu();
+        ucx_mp_gpu_require(rank);
     }
     wrong += try_calls(false);
     wrong += try_queued();

@@ -1593,12 +1593,11 @@ static void *get_and_flush(void *arg)
     const getter_t *getter = arg;
     const size_t all       = (size_t)getter->room * getter->at_once;
     uint8_t *is            = malloc(all);
-    char why[256]          = "";
     char *buffer;
     size_t at;
     int turn, i;
 
-    (void)ucx_mp_gpu_init(rank, why, sizeof(why)); /* of this thread */
+    ucx_mp_gpu_require(rank); /* of this thread */
     buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, all);
     for (turn = 0; turn < getter->turns; ++turn) {
         ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, 0x5a, all);

@@ -33,16 +33,11 @@ int ucx_mp_finish(int is_wrong)
     return is_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
 }
 
-void ucx_mp_die(int code, const char *fmt, ...)
+static void report(const char *fmt, va_list ap)
 {
     char text[1024];
-    int initialized, finalized;
-    va_list ap;
 
-    va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-
     fflush(stdout);
     if (ucx_mp_rank >= 0) {
         fprintf(stderr, "%s: rank %d: %s\n", ucx_mp_program, ucx_mp_rank, text);
@@ -50,7 +45,25 @@ void ucx_mp_die(int code, const char *fmt, ...)
         fprintf(stderr, "%s: %s\n", ucx_mp_program, text);
     }
     fflush(stderr);
+}
 
+void ucx_mp_report(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    report(fmt, ap);
+    va_end(ap);
+}
+
+void ucx_mp_die(int code, const char *fmt, ...)
+{
+    int initialized, finalized;
+    va_list ap;
+
+    va_start(ap, fmt);
+    report(fmt, ap);
+    va_end(ap);
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
     if (initialized && !finalized) {

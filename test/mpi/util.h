@@ -24,6 +24,9 @@ extern const char *ucx_mp_program;
 void ucx_mp_die(int code, const char *fmt, ...)
         __attribute__((noreturn, format(printf, 2, 3)));
 
+/* Print "program: rank R: message" to standard error. */
+void ucx_mp_report(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* End the MPI. @return The program's exit code: UCX_MP_EXIT_WRONG or _OK. */
 int ucx_mp_finish(int is_wrong);
 
