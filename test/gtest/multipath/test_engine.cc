@@ -99,6 +99,14 @@ protected:
         m_node.reset(new FakeNode(num_gpus, seed));
     }
 
+    /* Use default settings on another node, with a ledger's folder or "n". */
+    void use_defaults(const uct_cuda_topo_t &topo, const char *ledger = "n")
+    {
+        m_config = Config();
+        m_config.set("_LEDGER", ledger);
+        set_node(topo, 4);
+    }
+
     void create()
     {
         ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &m_engine));
@@ -134,7 +142,8 @@ protected:
         memset(to, 0, size);
     }
 
-    Transfer start(int src, int dst, size_t size, size_t offset = 0)
+    /* Return a transfer of new memory that is not started. */
+    Transfer make(int src, int dst, size_t size, size_t offset = 0)
     {
         Transfer t    = {};
         uint8_t *from = m_node->alloc(src, size + offset);
@@ -147,10 +156,35 @@ protected:
         t.request.src_end    = End(src);
         t.request.dst_end    = End(dst);
         t.request.size       = size;
-        t.transfer           = NULL;
-        t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                         &t.transfer);
         return t;
+    }
+
+    void start(Transfer &t)
+    {
+        t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
+                                     &t.transfer);
+    }
+
+    Transfer start(int src, int dst, size_t size, size_t offset = 0)
+    {
+        Transfer t = make(src, dst, size, offset);
+
+        start(t);
+        return t;
+    }
+
+    /* Run `count` transfers at the same time. */
+    void window(int count)
+    {
+        std::vector<Transfer> transfers;
+
+        for (int i = 0; i < count; ++i) {
+            transfers.push_back(start(0, 1, MiB));
+            ASSERT_NE(nullptr, transfers.back().transfer);
+        }
+        for (Transfer &t : transfers) {
+            wait(t);
+        }
     }
 
     uct_cuda_plan_reason_t admit(End src, End dst, size_t size)
@@ -512,24 +546,15 @@ TEST_P(test_engine, threads)
     create();
     for (int n = 0; n < 4; ++n) {
         for (int i = 0; i < 6; ++i) {
-            started[n].push_back({});
-            Transfer &t          = started[n].back();
-            size_t size          = 100 * KiB * (size_t)(i + 1);
-            t.request.src        = (CUdeviceptr)m_node->alloc(n, size);
-            t.request.dst        = (CUdeviceptr)m_node->alloc((n + 1) % 4,
-                                                              size);
-            t.request.src_end    = End(n);
-            t.request.dst_end    = End((n + 1) % 4);
-            t.request.size       = size;
-            fill((void*)t.request.src, (void*)t.request.dst, size);
+            started[n].push_back(make(n, (n + 1) % 4,
+                                      100 * KiB * (size_t)(i + 1)));
         }
     }
 
     for (int n = 0; n < 4; ++n) {
         threads.emplace_back([&, n] {
             for (Transfer &t : started[n]) {
-                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                         &t.transfer);
+                start(t);
             }
             for (Transfer &t : started[n]) {
                 while (uct_cuda_mp_test(t.transfer) == UCS_INPROGRESS) {
@@ -580,33 +605,44 @@ struct Peer {
 class test_engine_remote : public test_engine
 {
 protected:
-    /* GPU 1 is the peer's, GPU 0 ours. Returns whether several paths were used;
-       checks the bytes if so. */
-    bool exchange(Peer &peer, bool is_put, size_t size, bool with_map = true)
+    /* Transfer between the peer's GPU 1 and ours, or host memory in pieces that
+       end at `cuts`. Checks the bytes. @return Whether several paths were
+       used */
+    bool exchange(bool is_put, size_t size, bool with_map = true,
+                  const std::vector<size_t> &cuts = {})
     {
         request_t request = {};
         uct_cuda_mp_transfer_t *transfer;
-        uint8_t *local;
+        uint8_t *local = m_node->alloc(m_local, size);
+        size_t begin   = 0;
 
-        peer.node   = m_node.get();
-        peer.memory = m_node->alloc_remote(1, size);
-        peer.local  = 0;
-        peer.mapped_for.clear();
-        local       = m_node->alloc(0, size);
-        fill(is_put ? local : peer.memory, is_put ? peer.memory : local, size);
+        m_peer.node   = m_node.get();
+        m_peer.memory = m_node->alloc_remote(1, size);
+        m_peer.local  = m_local;
+        m_peer.mapped_for.clear();
+        fill(is_put ? local : m_peer.memory, is_put ? m_peer.memory : local,
+             size);
+        for (size_t cut : cuts) {
+            m_node->split(local + begin, cut - begin);
+            begin = cut;
+        }
 
-        (is_put ? request.src : request.dst) = (CUdeviceptr)local;
-        request.src_end                      = End(is_put ? 0 : 1);
-        request.dst_end                      = End(is_put ? 1 : 0);
-        request.size                         = size;
-        request.remote                       = End(1);
-        request.map                          = Peer::map;
-        request.is_mappable                  = with_map;
-        request.map_arg                      = &peer;
-        request.allocation                   = peer.allocation;
+        /* The map function returns the remote end's pointer */
+        (is_put ? request.src : request.dst)         = (CUdeviceptr)local;
+        (is_put ? request.src_end : request.dst_end) = End(m_local);
+        (is_put ? request.dst_end : request.src_end) = End(1);
+        request.size                                 = size;
+        request.host_numa                            = UCT_CUDA_TOPO_NO_NUMA;
+        request.num_boundaries                       = (unsigned)cuts.size();
+        request.boundaries                           = cuts.data();
+        request.remote                               = End(1);
+        request.map                                  = Peer::map;
+        request.is_mappable                          = with_map;
+        request.map_arg                              = &m_peer;
+        request.allocation                           = m_peer.allocation;
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &request,
                                             &transfer));
-        if (!await_peer(transfer, local, peer.memory, size)) {
+        if (!await_peer(transfer, local, m_peer.memory, size)) {
             return false;
         }
 
@@ -615,6 +651,7 @@ protected:
         return true;
     }
 
+    int m_local = 0; /* our GPU; HOST: host memory */
     Peer m_peer;
     bool m_may_use_peers_gpu = false;
 };
@@ -625,7 +662,7 @@ TEST_P(test_engine_remote, put)
     create();
     /* The peer's GPU itself copies from the host */
     m_may_use_peers_gpu = true;
-    EXPECT_TRUE(exchange(m_peer, true, 2 * MiB + 12345));
+    EXPECT_TRUE(exchange(true, 2 * MiB + 12345));
     EXPECT_EQ((std::vector<int>{0, 2, 3, 1}), m_peer.mapped_for);
     EXPECT_GT(bytes(2, 1), 0u);
     EXPECT_GT(bytes(-1, 1), 0u);
@@ -637,7 +674,7 @@ TEST_P(test_engine_remote, get)
     create();
     /* The peer's GPU itself sends to relays and host */
     m_may_use_peers_gpu = true;
-    EXPECT_TRUE(exchange(m_peer, false, 2 * MiB + 12345));
+    EXPECT_TRUE(exchange(false, 2 * MiB + 12345));
     EXPECT_EQ((std::vector<int>{0, 1}), m_peer.mapped_for);
     EXPECT_GT(bytes(1, 2), 0u);
     EXPECT_GT(bytes(1, -1), 0u);
@@ -646,7 +683,7 @@ TEST_P(test_engine_remote, get)
 TEST_P(test_engine_remote, pieces_map_once)
 {
     create();
-    EXPECT_TRUE(exchange(m_peer, true, 17 * MiB + 1));
+    EXPECT_TRUE(exchange(true, 17 * MiB + 1));
     EXPECT_EQ((std::vector<int>{0, 2, 3}), m_peer.mapped_for);
 }
 
@@ -654,10 +691,10 @@ TEST_P(test_engine_remote, both_directions_and_local_ones)
 {
     create();
     for (int i = 0; i < 10; ++i) {
-        EXPECT_TRUE(exchange(m_peer, true, MiB + 7));
+        EXPECT_TRUE(exchange(true, MiB + 7));
         /* The others have GPU 1 as sender, relay or end */
         m_may_use_peers_gpu = true;
-        EXPECT_TRUE(exchange(m_peer, false, MiB + 9));
+        EXPECT_TRUE(exchange(false, MiB + 9));
         transfer(0, 2, MiB);
         transfer(3, 0, MiB);
         transfer(0, 1, MiB);
@@ -668,7 +705,7 @@ TEST_P(test_engine_remote, refused_mapping)
 {
     m_peer.refuse = 2;
     create();
-    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_TRUE(exchange(true, MiB));
     EXPECT_EQ((std::vector<int>{0, 3}), m_peer.mapped_for);
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
     /* Only its way to the peer's memory is dropped */
@@ -687,14 +724,14 @@ TEST_P(test_engine_remote, refused_mapping_of_freed_memory)
         for (unsigned i = 0; i < row; ++i) {
             ++m_peer.allocation;
             m_peer.refuse = 2;
-            EXPECT_TRUE(exchange(m_peer, true, MiB));
+            EXPECT_TRUE(exchange(true, MiB));
             EXPECT_EQ(others, m_peer.mapped_for);
             m_peer.refuse = -1;
-            EXPECT_TRUE(exchange(m_peer, true, MiB));
+            EXPECT_TRUE(exchange(true, MiB));
             EXPECT_EQ(others, m_peer.mapped_for);
         }
         ++m_peer.allocation;
-        EXPECT_TRUE(exchange(m_peer, true, MiB));
+        EXPECT_TRUE(exchange(true, MiB));
         EXPECT_EQ((row < 3) ? all : others, m_peer.mapped_for);
     }
 }
@@ -703,12 +740,12 @@ TEST_P(test_engine_remote, refused_mapping_of_freed_memory)
 TEST_P(test_engine_remote, declined_before_mapping)
 {
     create();
-    EXPECT_FALSE(exchange(m_peer, true, 4 * KiB));
+    EXPECT_FALSE(exchange(true, 4 * KiB));
     EXPECT_TRUE(m_peer.mapped_for.empty()) << "too small";
     destroy();
     m_config.set("_PATHS", "direct,gpu1"); /* a relay for others */
     create();
-    EXPECT_FALSE(exchange(m_peer, true, MiB));
+    EXPECT_FALSE(exchange(true, MiB));
     EXPECT_TRUE(m_peer.mapped_for.empty()) << "by its plan";
 }
 
@@ -717,9 +754,9 @@ TEST_P(test_engine_remote, refused_in_the_local_context)
 {
     m_peer.refuse = 0;
     create();
-    EXPECT_FALSE(exchange(m_peer, true, MiB));
+    EXPECT_FALSE(exchange(true, MiB));
     m_peer.refuse = -1;
-    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_TRUE(exchange(true, MiB));
     EXPECT_GT(bytes(0, 1), 0u);
 }
 
@@ -763,19 +800,19 @@ TEST_P(test_engine, reasons)
 TEST_P(test_engine_remote, no_map_function)
 {
     create();
-    EXPECT_FALSE(exchange(m_peer, true, MiB, false));
+    EXPECT_FALSE(exchange(true, MiB, false));
     /* The memory was the cause, not the relays */
-    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_TRUE(exchange(true, MiB));
 
     destroy();
     m_config.set("_HOST", "y");
     create();
-    EXPECT_FALSE(exchange(m_peer, true, MiB, false));
+    EXPECT_FALSE(exchange(true, MiB, false));
 
     destroy();
     m_config.set("_PATHS", "gpu2,gpu3");
     create();
-    EXPECT_FALSE(exchange(m_peer, true, MiB, false));
+    EXPECT_FALSE(exchange(true, MiB, false));
 }
 
 
@@ -810,9 +847,7 @@ TEST_P(test_engine, gpus_beyond_the_tables)
 {
     const int beyond = UCT_CUDA_MAX_GPUS;
 
-    m_config = Config();
-    m_config.set("_LEDGER", "n");
-    set_node(hgx(), 4);
+    use_defaults(hgx());
     create();
     Transfer t = start(0, 1, 3 * MiB); /* it knows the node now */
     EXPECT_EQ(nullptr, t.transfer);
@@ -831,9 +866,7 @@ TEST_P(test_engine, gpus_beyond_the_tables)
 
 TEST_P(test_engine, auto_on_a_switch_takes_one_path)
 {
-    m_config = Config();
-    m_config.set("_LEDGER", "n");
-    set_node(hgx(), 4);
+    use_defaults(hgx());
     create();
     EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 64 * MiB));
     Transfer t = start(0, 1, 3 * MiB);
@@ -852,9 +885,7 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
 
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir));
-    set_node(hgx(), 4);
+    use_defaults(hgx(), mkdtemp(dir));
     create();
     EXPECT_TRUE(may_split(0, 1, MiB))
             << "who knows";
@@ -895,9 +926,7 @@ TEST_P(test_engine, the_host_path_needs_an_idle_opposite_direction)
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
 
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir));
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    use_defaults(switch_node(4, 200 * GB, 55 * GB), mkdtemp(dir));
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
@@ -952,9 +981,7 @@ TEST_P(test_engine, contention_of_a_transfer_counts_for_the_next)
     uct_cuda_mp_transfer_t *next;
     uint16_t counted;
 
-    m_config = Config();
-    m_config.set("_LEDGER", mkdtemp(dir));
-    set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+    use_defaults(switch_node(4, 200 * GB, 55 * GB), mkdtemp(dir));
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
@@ -1286,10 +1313,8 @@ protected:
        settings. */
     void use_switch(const char *ledger)
     {
-        m_config = Config();
-        m_config.set("_LEDGER", ledger).set("_START", "auto");
-        m_config.set("_GRAPH", GetParam());
-        set_node(switch_node(4, 200 * GB, 55 * GB), 4);
+        use_defaults(switch_node(4, 200 * GB, 55 * GB), ledger);
+        m_config.set("_START", "auto").set("_GRAPH", GetParam());
     }
 
     void create_with_contexts(std::vector<int> devices)
@@ -1515,10 +1540,8 @@ TEST_P(test_engine_start, the_hosts_path_in_a_list)
 
 TEST_P(test_engine_start, relays_are_waited_for)
 {
-    m_config = Config();
-    m_config.set("_LEDGER", "n").set("_START", "auto");
-    m_config.set("_GRAPH", GetParam());
-    set_node(beluga(), 4);
+    use_defaults(beluga());
+    m_config.set("_START", "auto").set("_GRAPH", GetParam());
     create_with_contexts({0, 1});
     EXPECT_LT(0u, num_steps(0, 1)) << "the first one";
     EXPECT_GT(bytes(0, 2), 0u);
@@ -1648,16 +1671,11 @@ TEST_P(test_engine_start, forked_meanwhile)
 TEST_P(test_engine_start, threads)
 {
     std::vector<std::thread> threads;
-    std::vector<Transfer> transfers(16);
+    std::vector<Transfer> transfers;
 
     create_with_contexts({0, 1});
-    for (Transfer &t : transfers) {
-        t.request.src        = (CUdeviceptr)m_node->alloc(0, 4 * MiB);
-        t.request.dst        = (CUdeviceptr)m_node->alloc(1, 4 * MiB);
-        t.request.src_end    = End(0);
-        t.request.dst_end    = End(1);
-        t.request.size       = 4 * MiB;
-        fill((void*)t.request.src, (void*)t.request.dst, 4 * MiB);
+    for (int i = 0; i < 16; ++i) {
+        transfers.push_back(make(0, 1, 4 * MiB));
     }
 
     for (int n = 0; n < 4; ++n) {
@@ -1665,8 +1683,7 @@ TEST_P(test_engine_start, threads)
             for (size_t i = (size_t)n; i < transfers.size(); i += 4) {
                 Transfer &t = transfers[i];
 
-                t.status = uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                         &t.transfer);
+                start(t);
                 if (t.transfer != NULL) {
                     while (uct_cuda_mp_test(t.transfer) == UCS_INPROGRESS) {
                     }
@@ -1782,54 +1799,20 @@ TEST_P(test_engine_failures, to_host_memory)
 
 /* Page-locked host memory at one end: relays are the other GPUs' PCIe links.
    With every value of MULTIPATH_GRAPH streams carry it. */
-class test_engine_host : public test_engine
+class test_engine_host : public test_engine_remote
 {
 protected:
+    test_engine_host()
+    {
+        m_local             = HOST;
+        m_may_use_peers_gpu = true; /* it copies the direct part */
+    }
+
     ~test_engine_host()
     {
         destroy();
         EXPECT_EQ(0u, count_messages("graphs:"));
     }
-
-    /* GPU 1 is a peer's; checks the bytes. Returns whether several paths were
-       used. */
-    bool exchange(Peer &peer, bool is_put, size_t size,
-                  const std::vector<size_t> &cuts = {})
-    {
-        request_t request = {};
-        uct_cuda_mp_transfer_t *transfer;
-        uint8_t *local;
-
-        peer.node   = m_node.get();
-        peer.memory = m_node->alloc_remote(1, size);
-        peer.mapped_for.clear();
-        local       = m_node->alloc(-1, size);
-        fill(is_put ? local : peer.memory, is_put ? peer.memory : local, size);
-
-        size_t begin = 0;
-        for (size_t cut : cuts) {
-            m_node->split(local + begin, cut - begin);
-            begin = cut;
-        }
-
-        /* The map function returns the remote end's pointer */
-        (is_put ? request.src : request.dst)               = (CUdeviceptr)local;
-        (is_put ? request.src_end : request.dst_end)       = End(HOST);
-        (is_put ? request.dst_end : request.src_end)       = End(1);
-        request.size                                       = size;
-        request.host_numa = UCT_CUDA_TOPO_NO_NUMA;
-        request.num_boundaries = (unsigned)cuts.size();
-        request.boundaries = cuts.data();
-        request.remote   = End(1);
-        request.map      = Peer::map;
-        request.map_arg  = &peer;
-        request.is_mappable = true;
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &request, &request,
-                                            &transfer));
-        return await_peer(transfer, local, peer.memory, size);
-    }
-
-    Peer m_peer;
 };
 
 TEST_P(test_engine_host, all_paths)
@@ -1853,9 +1836,8 @@ TEST_P(test_engine_host, all_paths)
 
 TEST_P(test_engine_host, asks_for_sizes_of_its_own)
 {
-    m_config = Config();
-    m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
-    set_node(hgx(), 4);
+    use_defaults(hgx());
+    m_config.set("_GRAPH", GetParam());
     create();
     Transfer t = start(-1, 1, 16 * MiB);
     ASSERT_NE(nullptr, t.transfer);
@@ -1900,7 +1882,7 @@ TEST_P(test_engine_host, remote_put)
     m_config.set("_PATHS", "direct,gpu2,gpu3");
     create();
     /* Also in the context of the peer's GPU: it copies the direct part */
-    EXPECT_TRUE(exchange(m_peer, true, 2 * MiB + 12345));
+    EXPECT_TRUE(exchange(true, 2 * MiB + 12345));
     std::sort(m_peer.mapped_for.begin(), m_peer.mapped_for.end());
     EXPECT_EQ((std::vector<int>{1, 2, 3}), m_peer.mapped_for);
     EXPECT_GT(bytes(-1, 1), 0u);
@@ -1911,7 +1893,7 @@ TEST_P(test_engine_host, remote_get)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3");
     create();
-    EXPECT_TRUE(exchange(m_peer, false, 2 * MiB + 12345));
+    EXPECT_TRUE(exchange(false, 2 * MiB + 12345));
     EXPECT_EQ((std::vector<int>{1}), m_peer.mapped_for);
     EXPECT_GT(bytes(1, -1), 0u);
     EXPECT_GT(bytes(2, -1), 0u);
@@ -1927,7 +1909,7 @@ TEST_P(test_engine_host, pieces_of_locked_memory)
         for (size_t at = 0; (at += 1 + m_random() % (2 * MiB)) < size;) {
             cuts.push_back(at);
         }
-        EXPECT_TRUE(exchange(m_peer, i % 2 == 0, size, cuts));
+        EXPECT_TRUE(exchange(i % 2 == 0, size, true, cuts));
     }
 }
 
@@ -1936,12 +1918,12 @@ TEST_P(test_engine_host, refused_mapping)
     m_config.set("_PATHS", "direct,gpu2,gpu3").set("_GRAPH", "n");
     m_peer.refuse = 2;
     create();
-    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_TRUE(exchange(true, MiB));
     EXPECT_EQ(0u, std::count(m_peer.mapped_for.begin(),
                              m_peer.mapped_for.end(), 2));
     EXPECT_EQ(1u, count_messages("\"gpu2\" from host to gpu1"));
     /* The failure concerned this direction only */
-    EXPECT_TRUE(exchange(m_peer, false, MiB));
+    EXPECT_TRUE(exchange(false, MiB));
     EXPECT_GT(bytes(1, 2), 0u);
     transfer(0, 1, MiB);
     EXPECT_GT(bytes(0, 2), 0u);
@@ -1949,10 +1931,10 @@ TEST_P(test_engine_host, refused_mapping)
     destroy();
     m_peer.refuse = 1;
     create();
-    EXPECT_FALSE(exchange(m_peer, true, MiB));
+    EXPECT_FALSE(exchange(true, MiB));
     /* The peer's memory may have been gone: its GPU stays usable */
     m_peer.refuse = -1;
-    EXPECT_TRUE(exchange(m_peer, true, MiB));
+    EXPECT_TRUE(exchange(true, MiB));
 }
 
 TEST_P(test_engine_host, no_memory_for_staging)
@@ -1972,9 +1954,8 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     const int host = HOST;
     uint16_t first, second;
 
-    m_config = Config();
-    m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
-    set_node(hgx(), 4);
+    use_defaults(hgx());
+    m_config.set("_GRAPH", GetParam());
     create();
     transfer(1, host, 16 * MiB);
     EXPECT_TRUE(uct_cuda_mp_may_split_host(m_engine, MiB));
@@ -1996,9 +1977,8 @@ TEST_P(test_engine_host, plain_copies_make_windows)
 
 TEST_P(test_engine_host, windows_take_one_path_per_message)
 {
-    m_config = Config();
-    m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
-    set_node(hgx(), 4);
+    use_defaults(hgx());
+    m_config.set("_GRAPH", GetParam());
     create();
     for (int window = 0; window < 2; ++window) {
         std::vector<Transfer> transfers;
@@ -2048,20 +2028,6 @@ protected:
         m_config.set("_PATHS", "direct,gpu2").set("_CHUNKS", "2");
     }
 
-    /* Run `count` transfers at the same time. */
-    void window(int count)
-    {
-        std::vector<Transfer> transfers;
-
-        for (int i = 0; i < count; ++i) {
-            transfers.push_back(start(0, 1, MiB));
-            ASSERT_NE(nullptr, transfers.back().transfer);
-        }
-        for (Transfer &t : transfers) {
-            wait(t);
-        }
-    }
-
     Counters counters()
     {
         Counters c = {};
@@ -2082,9 +2048,8 @@ protected:
     void restart(Transfer &t)
     {
         memset((void*)t.request.dst, 0, t.request.size);
-        ASSERT_EQ(UCS_OK,
-                  uct_cuda_mp_start(m_engine, &t.request, &t.request,
-                                         &t.transfer));
+        start(t);
+        ASSERT_EQ(UCS_OK, t.status);
         ASSERT_NE(nullptr, t.transfer);
     }
 
@@ -2212,16 +2177,8 @@ TEST_P(test_engine_graphs, the_cache_is_full)
    while there is room, then streams. The fake complains otherwise. */
 TEST_P(test_engine_graphs, window)
 {
-    std::vector<Transfer> window;
-
     create();
-    for (int i = 0; i < 70; ++i) {
-        window.push_back(start(0, 1, MiB));
-        ASSERT_NE(nullptr, window.back().transfer);
-    }
-    for (Transfer &t : window) {
-        wait(t);
-    }
+    window(70);
     EXPECT_EQ((Counters{0, 0, 64, 0, 6}), counters());
 }
 
