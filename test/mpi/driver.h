@@ -41,6 +41,8 @@ typedef struct {
     _(device_get, "cuDeviceGet", (int *device_p, int ordinal)) \
     _(ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx_p, int device)) \
     _(ctx_set, "cuCtxSetCurrent", (void *ctx)) \
+    _(ctx_create, "cuCtxCreate_v2", \
+      (void **ctx_p, unsigned flags, int device)) \
     _(peer_enable, "cuCtxEnablePeerAccess", (void *ctx, unsigned flags)) \
     _(ctx_synchronize, "cuCtxSynchronize", (void)) \
     _(alloc, "cuMemAlloc_v2", (ucx_mp_ptr_t *ptr_p, size_t size)) \
@@ -87,8 +89,6 @@ typedef struct {
       (ucx_mp_ptr_t ptr, size_t size, const ucx_mp_access_t *access, \
        size_t count)) \
     _(ctx_release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
-    _(ctx_create, "cuCtxCreate_v2", \
-      (void **ctx_p, unsigned flags, int device)) \
     _(ctx_destroy, "cuCtxDestroy_v2", (void *ctx)) \
     _(stream_destroy, "cuStreamDestroy_v2", (void *stream)) \
     _(stream_wait, "cuStreamWaitValue32_v2", \

@@ -60,13 +60,13 @@ int ucx_mp_gpu_local_rank(int rank)
     return rank;
 }
 
-int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
+int ucx_mp_gpu_load(char *why, size_t size)
 {
     const ucx_mp_symbol_t symbols[] = {
         UCX_MP_DRIVER_BASE(UCX_MP_DRIVER_SYMBOL)
     };
-    void *lib, *ctx;
-    int error, count, device;
+    int error, count;
+    void *lib;
     size_t i;
 
     lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
@@ -96,13 +96,26 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
         return 0;
     }
 
+    ucx_mp_gpu.lib     = lib;
+    ucx_mp_gpu.present = 1;
+    return count;
+}
+
+int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
+{
+    const int count = ucx_mp_gpu_load(why, size);
+    int device;
+    void *ctx;
+
+    if (count == 0) {
+        return 0;
+    }
+
     ucx_mp_gpu_check(ucx_mp_driver.device_get(&device, local_rank % count),
                      "cuDeviceGet", 0);
     ucx_mp_gpu_check(ucx_mp_driver.ctx_retain(&ctx, device),
                      "cuDevicePrimaryCtxRetain", 0);
     ucx_mp_gpu_check(ucx_mp_driver.ctx_set(ctx), "cuCtxSetCurrent", 0);
-    ucx_mp_gpu.lib     = lib;
-    ucx_mp_gpu.present = 1;
     return count;
 }
 

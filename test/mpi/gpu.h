@@ -20,10 +20,13 @@ typedef enum {
 
 extern const char *const ucx_mp_mem_names[];
 
+/* Load the driver. @return Number of visible GPUs; 0 without a driver or a GPU,
+   with the reason in `why` (`size` bytes). */
+int ucx_mp_gpu_load(char *why, size_t size);
+
 /*
  * Load the driver and make GPU number `local_rank` modulo the count of visible
- * GPUs current. @return Number of visible GPUs; 0 without a driver or a GPU,
- * with the reason in `why` (`size` bytes).
+ * GPUs current. @return As above.
  */
 int ucx_mp_gpu_init(int local_rank, char *why, size_t size);
 

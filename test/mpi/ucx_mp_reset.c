@@ -11,6 +11,9 @@
  * of several sizes between all kinds of memory there and back after each
  * action; every byte is compared. MPI_Finalize follows a reset.
  *
+ * "own-context" sends a pool's memory instead, in a context created by the
+ * program, while the GPU's primary context is inactive.
+ *
  * A stream's wait for a word of memory replaces the kernel: the driver treats
  * it like one, and an emulated GPU supports it.
  */
@@ -480,6 +483,46 @@ static void reset_collectives(void)
     }
 }
 
+static void reset_own_context(void)
+{
+    static const size_t sizes[] = {64, 5000, 70000, 3 << 20, 33 << 20};
+    void *context, *stream;
+    ucx_mp_ptr_t memory;
+    char why[256];
+    size_t i;
+    int gpus;
+
+    gpus = ucx_mp_gpu_load(why, sizeof(why));
+    if (gpus == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
+    }
+
+    UCX_MP_DRIVER(ctx_create, &context, 0, reset_rank % gpus);
+    ucx_mp_driver_load();
+    UCX_MP_DRIVER(stream_create, &stream, RESET_NON_BLOCKING);
+    for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
+        UCX_MP_DRIVER(alloc_async, &memory, sizes[i], stream);
+        UCX_MP_DRIVER(stream_synchronize, stream);
+        reset_fill(UCX_MP_MEM_DEVICE, (void*)memory, sizes[i],
+                   i + 100 * (uint64_t)reset_rank);
+        if (reset_rank == 0) {
+            MPI_Send((void*)memory, (int)sizes[i], MPI_BYTE, 1, 0,
+                     MPI_COMM_WORLD);
+        } else {
+            MPI_Recv((void*)memory, (int)sizes[i], MPI_BYTE, 0, 0,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            reset_compare(UCX_MP_MEM_DEVICE, (void*)memory, sizes[i], i,
+                          "in a context of the program");
+        }
+        UCX_MP_DRIVER(free_async, memory, stream);
+        UCX_MP_DRIVER(stream_synchronize, stream);
+    }
+    if (reset_rank == 1) {
+        printf("ucx_mp_reset: own context, %zu messages, %d wrong\n", i,
+               reset_wrong);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -502,6 +545,11 @@ int main(int argc, char **argv)
     ucx_mp_get_rank(&reset_rank, &ranks);
     if (ranks != 2) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks are needed");
+    }
+
+    if ((argc > 1) && (strcmp(argv[1], "own-context") == 0)) {
+        reset_own_context();
+        return ucx_mp_finish(reset_wrong);
     }
 
     ucx_mp_gpu_require(reset_rank);

@@ -28,9 +28,9 @@ reset_run() {
 own_context() {
     local mpirun programs
     mpi_tools distribution || return
-    passing_on '^ucx_mp_context: 5 messages, 0 wrong' \
+    passing_on '^ucx_mp_reset: own context, 5 messages, 0 wrong' \
         "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" -n 2 \
-        "$programs/ucx_mp_context"
+        "$programs/ucx_mp_reset" own-context
 }
 
 # reset_collectives WAY: run one of ucx_mp_reset's ways with sums
