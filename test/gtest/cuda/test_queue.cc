@@ -32,6 +32,20 @@ struct Completion {
     }
 };
 
+/* A pending request that counts its calls, and has ended with the first one */
+struct Pending {
+    uct_pending_req_t super;
+    int calls = 0;
+
+    Pending()
+    {
+        super.func = [](uct_pending_req_t *self) {
+            ++reinterpret_cast<Pending *>(self)->calls;
+            return UCS_OK;
+        };
+    }
+};
+
 class Queue : public ::testing::Test
 {
 public:
@@ -51,13 +65,23 @@ public:
         EXPECT_TRUE(driver.streams.empty()) << "streams leaked";
     }
 
-    uct_cuda_op_t *post(unsigned index, Completion *comp)
+    /* Return an operation that is not posted. */
+    uct_cuda_op_t *get(unsigned index, uct_completion_t *comp)
     {
         uct_cuda_stream_t *stream;
         uct_cuda_op_t *op;
+
         EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, index, &stream));
         EXPECT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
-        op->comp = (comp == nullptr) ? nullptr : &comp->super;
+        op->comp = comp;
+        return op;
+    }
+
+    uct_cuda_op_t *post(unsigned index, Completion *comp)
+    {
+        uct_cuda_op_t *op = get(index,
+                                (comp == nullptr) ? nullptr : &comp->super);
+
         EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
         return op;
     }
@@ -156,23 +180,18 @@ TEST_F(Queue, fence_holds_back_what_comes_after_it)
 
 TEST_F(Queue, pending_request_runs_when_there_is_room)
 {
-    static int runs;
-    uct_pending_req_t req;
-    runs     = 0;
-    req.func = [](uct_pending_req_t*) {
-        ++runs;
-        return UCS_OK;
-    };
+    Pending req;
 
-    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_pending_add(&queue, this, &req));
+    EXPECT_EQ(UCS_ERR_BUSY,
+              uct_cuda_queue_pending_add(&queue, this, &req.super));
     queue.max_events = 1;
     uct_cuda_op_t *a = post(0, nullptr);
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req.super));
     uct_cuda_queue_progress(&queue);
-    EXPECT_EQ(0, runs);
+    EXPECT_EQ(0, req.calls);
     finish(a);
     uct_cuda_queue_progress(&queue);
-    EXPECT_EQ(1, runs);
+    EXPECT_EQ(1, req.calls);
 }
 
 /* Such as by a driver's call that a stream's capture did not allow */
@@ -254,22 +273,16 @@ TEST_F(Queue, pending_request_may_flush)
 
 TEST_F(Queue, purge_is_for_one_endpoint)
 {
-    static int runs;
-    uct_pending_req_t reqs[5];
+    Pending reqs[5];
     std::vector<uct_pending_req_t*> purged;
     int mine, theirs;
 
-    runs             = 0;
     queue.max_events = 1;
     uct_cuda_op_t *a = post(0, nullptr);
     for (int i = 0; i < 5; ++i) {
-        reqs[i].func = [](uct_pending_req_t*) {
-            ++runs;
-            return UCS_OK;
-        };
         EXPECT_EQ(UCS_OK,
                   uct_cuda_queue_pending_add(&queue, (i % 2) ? &theirs : &mine,
-                                             &reqs[i]));
+                                             &reqs[i].super));
     }
 
     uct_cuda_queue_pending_purge(
@@ -278,11 +291,14 @@ TEST_F(Queue, purge_is_for_one_endpoint)
                 ((std::vector<uct_pending_req_t*>*)arg)->push_back(req);
             },
             &purged);
-    EXPECT_EQ((std::vector<uct_pending_req_t*>{&reqs[0], &reqs[2], &reqs[4]}),
+    EXPECT_EQ((std::vector<uct_pending_req_t*>{&reqs[0].super, &reqs[2].super,
+                                               &reqs[4].super}),
               purged);
     finish(a);
     uct_cuda_queue_progress(&queue);
-    EXPECT_EQ(2, runs);
+    EXPECT_EQ(1, reqs[1].calls);
+    EXPECT_EQ(1, reqs[3].calls);
+    EXPECT_EQ(0, reqs[0].calls + reqs[2].calls + reqs[4].calls);
     EXPECT_EQ(nullptr, queue.pending_head);
 }
 
@@ -292,8 +308,8 @@ TEST_F(Queue, copies_beyond_a_streams_capacity_wait)
 {
     std::vector<uct_cuda_op_t*> posted;
     uct_cuda_stream_t *stream;
-    uct_pending_req_t req;
     uct_cuda_op_t *op;
+    Pending req;
 
     while (uct_cuda_queue_stream(&queue, 0, &stream) == UCS_OK) {
         ASSERT_LT(posted.size(), 64u) << "nothing bounds the window";
@@ -304,16 +320,10 @@ TEST_F(Queue, copies_beyond_a_streams_capacity_wait)
     }
 
     EXPECT_GE(posted.size(), 4u);
-    static int runs;
-    runs     = 0;
-    req.func = [](uct_pending_req_t*) {
-        ++runs;
-        return UCS_OK;
-    };
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req.super));
     finish(posted[0]);
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
-    EXPECT_EQ(1, runs);
+    EXPECT_EQ(1, req.calls);
     for (uct_cuda_op_t *each : posted) {
         finish(each);
     }
@@ -402,13 +412,9 @@ TEST_F(Queue, destroyed_contexts_are_forgotten)
 
 TEST_F(Queue, failed_event_leaves_nothing_behind)
 {
-    uct_cuda_stream_t *stream;
-    uct_cuda_op_t *op;
     Completion comp;
+    uct_cuda_op_t *op = get(0, &comp.super);
 
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
-    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
-    op->comp    = &comp.super;
     driver.fail = "cuEventRecord";
     /* The stream was synchronized instead: it has ended */
     EXPECT_EQ(UCS_OK, uct_cuda_op_post(&queue, op));
@@ -417,8 +423,7 @@ TEST_F(Queue, failed_event_leaves_nothing_behind)
     finish(post(0, &comp));
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
 
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
-    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
+    op                               = get(0, nullptr);
     driver.fail                      = "cuEventRecord";
     driver.table.cuStreamSynchronize = [](CUstream) {
         return CUDA_ERROR_UNKNOWN;
@@ -479,14 +484,9 @@ TEST_F(Queue, completion_may_post_the_next_operation)
     chain.super.func = [](uct_completion_t *self) {
         Chain *c = reinterpret_cast<Chain *>(self);
         if (--c->left > 0) {
-            uct_cuda_stream_t *stream;
-            uct_cuda_op_t *op;
-            ASSERT_EQ(UCS_OK,
-                      uct_cuda_queue_stream(&c->test->queue, 0, &stream));
-            ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
             self->count = 1;
-            op->comp    = self;
-            EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&c->test->queue, op));
+            EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&c->test->queue,
+                                                       c->test->get(0, self)));
         }
     };
     chain.super.count  = 1;
@@ -494,12 +494,7 @@ TEST_F(Queue, completion_may_post_the_next_operation)
     chain.test         = this;
     chain.left         = 5;
 
-    uct_cuda_stream_t *stream;
-    uct_cuda_op_t *op;
-    ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
-    ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
-    op->comp = &chain.super;
-    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, get(0, &chain.super)));
     for (int i = 0; (i < 20) && (chain.left > 0); ++i) {
         driver.done = driver.events;
         uct_cuda_queue_progress(&queue);
@@ -631,19 +626,15 @@ TEST_F(Queue, a_polling_thread_arms_once)
 /* UCX has freed its requests by then; resources of copies are released */
 TEST_F(Queue, a_closed_interface_gets_no_completions)
 {
-    static int runs, released;
+    static int released;
     static const uct_cuda_method_t method = {"a test", nullptr, nullptr,
                                              [](uct_cuda_op_t*) {
                                                  ++released;
                                              }, nullptr};
     Completion comps[3], flushed[2];
-    uct_pending_req_t req;
+    Pending req;
 
-    runs = released = 0;
-    req.func        = [](uct_pending_req_t*) {
-        ++runs;
-        return UCS_OK;
-    };
+    released         = 0;
     queue.max_events = 3;
     for (int i = 0; i < 3; ++i) {
         post(i / 2, &comps[i])->method = &method;
@@ -652,7 +643,7 @@ TEST_F(Queue, a_closed_interface_gets_no_completions)
                       uct_cuda_queue_flush(&queue, &flushed[i].super));
         }
     }
-    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
+    EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req.super));
 
     /* The last one ends while the queue waits */
     driver.table.cuEventQuery = [](CUevent) {
@@ -663,7 +654,7 @@ TEST_F(Queue, a_closed_interface_gets_no_completions)
     EXPECT_EQ(3, released);
     EXPECT_EQ(0, comps[0].calls + comps[1].calls + comps[2].calls);
     EXPECT_EQ(0, flushed[0].calls + flushed[1].calls);
-    EXPECT_EQ(0, runs);
+    EXPECT_EQ(0, req.calls);
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
 }
 
