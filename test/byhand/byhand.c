@@ -340,6 +340,20 @@ void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                  "MemcpyBatchAsync");
 }
 
+int byhand_holds(CUdeviceptr memory, const void *bytes, size_t size)
+{
+    void *got = malloc(size);
+    int right;
+
+    if (got == NULL) {
+        byhand_die("out of memory");
+    }
+    CU(MemcpyDtoH(got, memory, size));
+    right = (memcmp(got, bytes, size) == 0);
+    free(got);
+    return right;
+}
+
 /* -------------------------------------------------------------- measurement */
 
 size_t byhand_max_size(void)

@@ -163,6 +163,9 @@ CUevent byhand_event(int gpu);
 void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                        size_t count, CUstream stream);
 
+/* Return whether GPU memory has these bytes; a context for it is current. */
+int byhand_holds(CUdeviceptr memory, const void *bytes, size_t size);
+
 /* Return seconds; emulated ones on an emulated node, which interposes the
    clock. */
 double byhand_now(void);
