@@ -521,55 +521,13 @@ UCX_MP_MPI_DEFINE(Barrier, (comm), MPI_Comm comm)
 
 /* ------------------------------------------------------------ communicators */
 
-static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
+int ucx_mp_mpi_comm_made(int rc, MPI_Comm parent, const MPI_Comm *comm)
 {
     if ((rc == MPI_SUCCESS) && (ucx_mp_mpi_job.api != NULL)) {
         ucx_mp_mpi_comm_new(parent, *comm);
     }
     return rc;
 }
-
-/* Define an MPI call that makes a communicator from ranks of another one: first
-   argument `comm`, last `new_comm` */
-#define MAKER(_name, _words, ...) \
-    UCX_MP_MPI_DEFINE(_name, _words, MPI_Comm comm, __VA_ARGS__, \
-                      MPI_Comm *new_comm) \
-    { \
-        ucx_mp_mpi_pmpi_find_calls(); \
-        return made(UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi._name _words), comm, \
-                    new_comm); \
-    }
-
-UCX_MP_MPI_DEFINE(Comm_dup, (comm, new_comm), MPI_Comm comm, MPI_Comm *new_comm)
-{
-    ucx_mp_mpi_pmpi_find_calls();
-    return made(UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.Comm_dup(comm, new_comm)),
-                comm, new_comm);
-}
-
-MAKER(Comm_dup_with_info, (comm, info, new_comm), MPI_Info info)
-MAKER(Comm_split, (comm, color, order, new_comm), int color, int order)
-MAKER(Comm_split_type, (comm, type, order, info, new_comm), int type, int order,
-      MPI_Info info)
-MAKER(Comm_create, (comm, group, new_comm), MPI_Group group)
-MAKER(Comm_create_group, (comm, group, tag, new_comm), MPI_Group group, int tag)
-MAKER(Cart_create, (comm, dimensions, sizes, periods, reorder, new_comm),
-      int dimensions, const int sizes[], const int periods[], int reorder)
-MAKER(Cart_sub, (comm, dimensions, new_comm), const int dimensions[])
-MAKER(Graph_create, (comm, nodes, index, edges, reorder, new_comm), int nodes,
-      const int index[], const int edges[], int reorder)
-MAKER(Dist_graph_create,
-      (comm, count, sources, degrees, targets, weights, info, reorder,
-       new_comm),
-      int count, const int sources[], const int degrees[], const int targets[],
-      const int weights[], MPI_Info info, int reorder)
-MAKER(Dist_graph_create_adjacent,
-      (comm, indegree, sources, source_weights, outdegree, targets,
-       target_weights, info, reorder, new_comm),
-      int indegree, const int sources[], const int source_weights[],
-      int outdegree, const int targets[], const int target_weights[],
-      MPI_Info info, int reorder)
-MAKER(Intercomm_merge, (comm, high, new_comm), int high)
 
 UCX_MP_MPI_DEFINE(Comm_idup, (comm, new_comm, request), MPI_Comm comm,
                   MPI_Comm *new_comm, MPI_Request *request)

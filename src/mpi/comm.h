@@ -54,6 +54,10 @@ typedef struct {
    programs, get no state: they use the MPI's collectives only. */
 void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm);
 
+/* End a call of the MPI that made a communicator from ranks of `parent`, unless
+   it failed with error `rc`. @return `rc`. */
+int ucx_mp_mpi_comm_made(int rc, MPI_Comm parent, const MPI_Comm *comm);
+
 /* Return a communicator's state; NULL: GPUs carry out none of its
    collectives. */
 ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_of(MPI_Comm comm);

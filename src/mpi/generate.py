@@ -5,8 +5,8 @@
 The build puts these files into mpi below its own src folder. wrappers.c has the
 wrappers of MPI's calls, such as MPI_Send().
 
-The tables below, and those of collectives.py, have one entry per MPI call: its
-name, its arguments as "kind name", and statements to describe its buffers.
+The calls below, and those of collectives.py, have a name, arguments as "kind
+name", and statements to describe their buffers. functions.py has those without.
 Arguments of kind "in" and "out" may be GPU memory. Each wrapper is defined as
 MPI_ and as PMPI_ function (UCX_MP_MPI_DEFINE), since Open MPI's Fortran bindings
 and tools call PMPI_.
@@ -18,6 +18,8 @@ sys.dont_write_bytecode = True
 from collectives import (ARRIVE, BOTH, COLLECTIVES, ON_GPUS, PERSISTENT_ON_GPUS,
                          READ, RECV, SEND, STARTED_ON_GPUS, WRITE, copied,
                          message, one)
+from functions import (ASKING, ATTACHED, EXTRAS, HELPERS, MAKERS, WRAPPED_IN_C,
+                       WRAPPED_LARGE, WRAPPED_OF_MPICH)
 
 # kind: C type, C type of the MPI_..._c call
 KINDS = {
@@ -34,242 +36,178 @@ KINDS = {
     'comm': ('MPI_Comm ',) * 2,
     'info': ('MPI_Info ',) * 2,
     'request': ('MPI_Request *',) * 2,
-    'requests': ('const MPI_Request *',) * 2,
-    'result': ('int *',) * 2,
     'status': ('MPI_Status *',) * 2,
     'message': ('MPI_Message *',) * 2,
-    'session': ('MPI_Session ',) * 2,
     'win': ('MPI_Win ',) * 2,
-    'windows': ('MPI_Win *',) * 2,
     'file': ('MPI_File ',) * 2,
     'offset': ('MPI_Offset ',) * 2,
     'large': ('MPI_Count ',) * 2,
     'at': ('MPI_Aint ',) * 2,
-    'unit': ('int ', 'MPI_Aint '),
     'bytes': ('MPI_Aint ', 'MPI_Count '),
     'position': ('int *', 'MPI_Count *'),
     'place': ('MPI_Aint *', 'MPI_Count *'),
     'text': ('const char *',) * 2,
 }
 
-# other blocking calls with buffers
-OTHERS = {
-    'Reduce_local': (
-        'in inbuf, out inoutbuf, n count, type datatype, op op', '',
-        (one(READ, 'inbuf', 'count', 'datatype'),
-         one(BOTH, 'inoutbuf', 'count', 'datatype'))),
-    # the MPI has copied the buffer when the call returns
-    'Bsend': ('in buf, n count, type datatype, int dest, int tag, comm comm',
-              '', (copied(READ, 'buf', 'count', 'datatype'),)),
-}
-
-EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
-            'int source, int recvtag, comm comm, ', (
-                message(READ, 'sendbuf', 'sendcount', 'sendtype', 'dest'),
-                message(ARRIVE, 'recvbuf', 'recvcount', 'recvtype', 'source')))
-# MPICH 4.0 does not return the received size: keep the old bytes behind it
-EXCHANGE_LATER = (EXCHANGE[1][0],
-                  message(BOTH + ' | UCX_MP_MPI_RECEIVE', 'recvbuf',
-                          'recvcount', 'recvtype', 'source'))
-REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
-           'int source, int recvtag, comm comm, ',
-           (copied(BOTH, 'buf', 'count', 'datatype'),))
-OTHERS['Sendrecv'] = (EXCHANGE[0] + 'status status', '', EXCHANGE[1])
-OTHERS['Sendrecv_replace'] = (REPLACE[0] + 'status status', '', REPLACE[1])
-
-PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
-           one(BOTH, 'outbuf', 'outsize', 'call.byte'))
-UNPACKING = (one(READ, 'inbuf', 'insize', 'call.byte'),
-             one(WRITE, 'outbuf', 'outcount', 'datatype'))
-# packed bytes of a message: the CPU moves them
-PACKING_HOST = (message(READ, 'inbuf', 'incount', 'datatype',
-                        'MPI_ANY_SOURCE'), PACKING[1])
-UNPACKING_HOST = (UNPACKING[0], message(WRITE, 'outbuf', 'outcount',
-                                        'datatype', 'MPI_ANY_SOURCE'))
-OTHERS.update({
-    'Pack': ('in inbuf, n incount, type datatype, out outbuf, n outsize, '
-             'position position, comm comm', '', PACKING_HOST),
-    'Unpack': ('in inbuf, n insize, position position, out outbuf, '
-               'n outcount, type datatype, comm comm', '', UNPACKING_HOST),
-    'Pack_external': (
-        'text datarep, in inbuf, n incount, type datatype, out outbuf, '
-        'bytes outsize, place position', '', PACKING),
-    'Unpack_external': (
-        'text datarep, in inbuf, bytes insize, place position, out outbuf, '
-        'n outcount, type datatype', '', UNPACKING),
-})
-
-# Last statement of a wrapper whose operation goes on after the call
+# Last statement of a wrapper: the operation ends in the call, or goes on
+ENDED = 'call_end(&call)'
 LATER = 'nonblocking_defer(&call, request)'
 AGAIN = 'call_again(&call, request)'     # persistent
 SPLIT = 'call_split(&call, fh)'          # completed by another call
 
-BUFFERED = 'in buf, n count, type datatype, int dest, int tag, comm comm, ' \
-           'request request'
-MESSAGES_LATER = {
-    'Ibsend': (BUFFERED, (copied(READ, 'buf', 'count', 'datatype'),), LATER),
-    'Bsend_init': (BUFFERED, (copied(READ, 'buf', 'count', 'datatype'),),
-                   AGAIN),
-}
-MESSAGES_LATER_4 = {
-    'Isendrecv': (EXCHANGE[0] + 'request request', EXCHANGE_LATER, LATER),
-    'Isendrecv_replace': (REPLACE[0] + 'request request', REPLACE[1], LATER),
-}
+# Every call with a generated wrapper: name, arguments, buffers, and named
+# arguments of class Call
+CALLS = []
+
+
+def add(name, arguments, buffers=(), **properties):
+    CALLS.append((name, arguments, buffers, properties))
+
+
+for name, (args, kind, buffers) in COLLECTIVES.items():
+    how = {'kind': kind, 'is_counted': True}
+    add(name, args + 'comm comm', buffers, **how)
+    add('I' + name.lower(), args + 'comm comm, request request', buffers,
+        end=LATER, **how)
+    add(name + '_init', args + 'comm comm, info info, request request', buffers,
+        end=AGAIN, is_of_mpi4=True, **how)
+
+add('Reduce_local', 'in inbuf, out inoutbuf, n count, type datatype, op op',
+    (one(READ, 'inbuf', 'count', 'datatype'),
+     one(BOTH, 'inoutbuf', 'count', 'datatype')))
+
+# Buffered messages: the MPI has copied the buffer when the call returns
+BUFFERED = 'in buf, n count, type datatype, int dest, int tag, comm comm'
+COPIED = (copied(READ, 'buf', 'count', 'datatype'),)
+add('Bsend', BUFFERED, COPIED)
+add('Ibsend', BUFFERED + ', request request', COPIED, end=LATER)
+add('Bsend_init', BUFFERED + ', request request', COPIED, end=AGAIN)
+
+EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
+            'int source, int recvtag, comm comm, ')
+SENT = message(READ, 'sendbuf', 'sendcount', 'sendtype', 'dest')
+add('Sendrecv', EXCHANGE + 'status status', (
+    SENT, message(ARRIVE, 'recvbuf', 'recvcount', 'recvtype', 'source')))
+# MPICH 4.0 does not return the received size: keep the old bytes behind it
+add('Isendrecv', EXCHANGE + 'request request', (
+    SENT, message(BOTH + ' | UCX_MP_MPI_RECEIVE', 'recvbuf', 'recvcount',
+                  'recvtype', 'source')), end=LATER, is_of_mpi4=True)
+REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
+           'int source, int recvtag, comm comm, ')
+REPLACED = (copied(BOTH, 'buf', 'count', 'datatype'),)
+add('Sendrecv_replace', REPLACE + 'status status', REPLACED)
+add('Isendrecv_replace', REPLACE + 'request request', REPLACED, end=LATER,
+    is_of_mpi4=True)
+
+# MPI_Pack and MPI_Unpack pack as messages do, but the CPU moves the bytes
+PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
+           one(BOTH, 'outbuf', 'outsize', 'call.byte'))
+UNPACKING = (one(READ, 'inbuf', 'insize', 'call.byte'),
+             one(WRITE, 'outbuf', 'outcount', 'datatype'))
+add('Pack', 'in inbuf, n incount, type datatype, out outbuf, n outsize, '
+    'position position, comm comm',
+    (message(READ, 'inbuf', 'incount', 'datatype', 'MPI_ANY_SOURCE'),
+     PACKING[1]))
+add('Unpack', 'in inbuf, n insize, position position, out outbuf, '
+    'n outcount, type datatype, comm comm',
+    (UNPACKING[0],
+     message(WRITE, 'outbuf', 'outcount', 'datatype', 'MPI_ANY_SOURCE')))
+add('Pack_external', 'text datarep, in inbuf, n incount, type datatype, '
+    'out outbuf, bytes outsize, place position', PACKING)
+add('Unpack_external', 'text datarep, in inbuf, bytes insize, place position, '
+    'out outbuf, n outcount, type datatype', UNPACKING)
 
 # File calls: suffix of the name, argument with the position. Collective are
 # _all and _ordered; split operations have a _begin and an _end call.
 FILES = {'': '', '_all': '', '_at': 'offset offset, ',
          '_at_all': 'offset offset, ', '_shared': '', '_ordered': ''}
-FILES_LATER = {}
 for where, offset in FILES.items():
     for name, way, use in (('read', 'out', BOTH), ('write', 'in', READ)):
         args = 'file fh, %s%s buf, n count, type datatype' % (offset, way)
         buffers = (one(use, 'buf', 'count', 'datatype'),)
-        OTHERS['File_%s%s' % (name, where)] = (args + ', status status', '',
-                                               buffers)
+        add('File_%s%s' % (name, where), args + ', status status', buffers)
         if where != '_ordered':
-            FILES_LATER['File_i%s%s' % (name, where)] = (
-                args + ', request request', buffers, LATER)
+            add('File_i%s%s' % (name, where), args + ', request request',
+                buffers, end=LATER)
         if where in ('_all', '_at_all', '_ordered'):
-            FILES_LATER['File_%s%s_begin' % (name, where)] = (
-                args, buffers, SPLIT)
+            add('File_%s%s_begin' % (name, where), args, buffers, end=SPLIT)
 
-# One-sided calls: arguments, buffers and the window's operation
+# One-sided calls. They may write less than the result buffer, or nothing.
+WIN_ENDED = 'window_defer(&call, win, target_rank)'
+WIN_READ = 'window_complete(&call, win, target_rank, request)'
+FETCHED = 'out result_addr, type datatype, int target_rank, at target_disp, '
+FETCHES = (one(READ, 'origin_addr', '1', 'datatype'),
+           one(BOTH, 'result_addr', '1', 'datatype'))
+add('Fetch_and_op', 'in origin_addr, ' + FETCHED + 'op op, win win', FETCHES,
+    end=WIN_ENDED, window='FETCH', has_large=False)
+add('Compare_and_swap',
+    'in origin_addr, in compare_addr, ' + FETCHED + 'win win',
+    FETCHES + (one(READ, 'compare_addr', '1', 'datatype'),),
+    end=WIN_ENDED, window='SWAP', has_large=False)
 ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
 RESULT = 'out result_addr, n result_count, type result_datatype, '
 TARGET = 'int target_rank, at target_disp, n target_count, type target_datatype, '
-FETCHED = 'out result_addr, type datatype, int target_rank, at target_disp, '
-# An operation may write less than its result buffer, or nothing
-FETCHES = (one(READ, 'origin_addr', '1', 'datatype'),
-           one(BOTH, 'result_addr', '1', 'datatype'))
-WINDOWS = {
-    'Fetch_and_op': ('in origin_addr, ' + FETCHED + 'op op, win win',
-                     FETCHES, 'FETCH'),
-    'Compare_and_swap': (
-        'in origin_addr, in compare_addr, ' + FETCHED + 'win win',
-        FETCHES + (one(READ, 'compare_addr', '1', 'datatype'),), 'SWAP'),
-}
-for name, args, uses, kind in (
-        ('Put', ORIGIN % 'in' + TARGET, (READ,), 'PUT'),
-        ('Get', ORIGIN % 'out' + TARGET, (BOTH,), 'GET'),
-        ('Accumulate', ORIGIN % 'in' + TARGET + 'op op, ', (READ,),
-         'ACCUMULATE'),
+for name, args, uses, end in (
+        ('Put', ORIGIN % 'in' + TARGET, (READ,), LATER),
+        ('Get', ORIGIN % 'out' + TARGET, (BOTH,), WIN_READ),
+        ('Accumulate', ORIGIN % 'in' + TARGET + 'op op, ', (READ,), LATER),
         ('Get_accumulate', ORIGIN % 'in' + RESULT + TARGET + 'op op, ',
-         (READ, BOTH), 'GET_ACCUMULATE')):
+         (READ, BOTH), WIN_READ)):
     buffers = tuple(one(use, *(which + '_' + word for word in (
         'addr', 'count', 'datatype')))
         for use, which in zip(uses, ('origin', 'result')))
-    WINDOWS[name] = (args + 'win win', buffers, kind)
-    WINDOWS['R' + name.lower()] = (args + 'win win, request request', buffers,
-                                   kind)
-WINDOW_ENDS = {'Rput': LATER, 'Raccumulate': LATER,
-               'Rget': 'window_complete(&call, win, target_rank, request)',
-               'Rget_accumulate': 'window_complete(&call, win, target_rank, request)'}
-ATTACHING = {'Win_attach': 'win win, out base, at size'}
-SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap',
-              'Psend_init', 'Precv_init')
+    add(name, args + 'win win', buffers, end=WIN_ENDED, window=name.upper())
+    add('R' + name.lower(), args + 'win win, request request', buffers,
+        end=end, window=name.upper())
+add('Win_attach', 'win win, out base, at size', is_refused=True,
+    has_large=False)
 
-# Messages, staged unless their datatype is predefined: last statement of the
-# wrapper, last arguments
-ENDS = {'': ('call_end(&call)', ''), 'I': (LATER, ', request request'),
-        '_init': (AGAIN, ', request request')}
+# Messages, staged unless their datatype is predefined
 PLAIN = '%s buf, n count, type datatype, int %s, int tag, comm comm'
-MESSAGES = {}
-for mode in ('Send', 'Ssend', 'Rsend'):
-    for form, (end, rest) in ENDS.items():
-        name = 'I' + mode.lower() if form == 'I' else mode + form
-        MESSAGES[name] = (PLAIN % ('in', 'dest') + rest, end,
-                          message(READ, 'buf', 'count', 'datatype', 'dest'))
-for form, (end, rest) in ENDS.items():
-    name = 'Irecv' if form == 'I' else 'Recv' + form
-    MESSAGES[name] = (PLAIN % ('out', 'source') +
-                      (rest or ', status status'), end,
-                      message(ARRIVE, 'buf', 'count', 'datatype', 'source'))
-MATCHED = message(ARRIVE, 'buf', 'count', 'datatype',
-                  'ucx_mp_mpi_message_peer(message)')
-MESSAGES['Mrecv'] = ('out buf, n count, type datatype, message message, '
-                     'status status', 'call_end(&call)', MATCHED)
-MESSAGES['Imrecv'] = ('out buf, n count, type datatype, message message, '
-                      'request request', LATER, MATCHED)
+for mode in ('Send', 'Ssend', 'Rsend', 'Recv'):
+    way, peer, use, last = (('out', 'source', ARRIVE, ', status status')
+                            if mode == 'Recv' else ('in', 'dest', READ, ''))
+    args = PLAIN % (way, peer)
+    buffers = (message(use, 'buf', 'count', 'datatype', peer),)
+    add(mode, args + last, buffers, peer=peer)
+    add('I' + mode.lower(), args + ', request request', buffers, peer=peer,
+        end=LATER)
+    add(mode + '_init', args + ', request request', buffers, peer=peer,
+        end=AGAIN)
+SENDER = 'ucx_mp_mpi_message_peer(message)'
+for name, last, end in (('Mrecv', 'status status', ENDED),
+                        ('Imrecv', 'request request', LATER)):
+    add(name, 'out buf, n count, type datatype, message message, ' + last,
+        (message(ARRIVE, 'buf', 'count', 'datatype', SENDER),), peer=SENDER,
+        end=end)
+
 # Partitioned messages: MPICH moves them with the CPU, so they are refused;
 # Open MPI packs those with gaps with the CPU, and leaves others to UCX
-PARTITIONED = {
-    name: '%s buf, int partitions, large count, type datatype, int %s, int tag, '
-          'comm comm, info info, request request' % ends
-    for name, ends in (('Psend_init', ('in', 'dest')),
-                       ('Precv_init', ('out', 'source')))
-}
-# Calls of MPI 4.1 that ask for the status of several requests, wrapped in
-# nonblocking.c; Open MPI 5 lacks them
-ASKING = {
-    'Request_get_status_' + name: 'int count, requests requests, ' + rest
-    for name, rest in (
-        ('all', 'result flag, status statuses'),
-        ('any', 'result index, result flag, status status'),
-        ('some', 'result done, result indices, status statuses'))
-}
-
-# Calls of MPI 4.1 that attach memory for MPI_Bsend(), wrapped in attached.c;
-# Open MPI 5 lacks them
-ATTACHED = {
-    '%s_%s_buffer' % (of, what): '%s %s, out buffer, %s size' % (
-        of.lower(), of.lower(), kind)
-    for of in ('Comm', 'Session')
-    for what, kind in (('attach', 'n'), ('detach', 'position'))
-}
-
-# Calls with wrappers in C, and those of them with an MPI_..._c form, too
-WRAPPED_IN_C = """
-    Barrier Buffer_attach Buffer_detach
-    Cart_create Cart_sub Comm_create Comm_create_group Comm_dup
-    Comm_dup_with_info Comm_idup Comm_split Comm_split_type Dist_graph_create
-    Dist_graph_create_adjacent Graph_create Intercomm_merge
-    Error_class Init Init_thread
-    File_read_all_end File_read_at_all_end File_read_ordered_end
-    File_write_all_end File_write_at_all_end File_write_ordered_end
-    Request_free Request_get_status Start Startall Test Testall Testany
-    Testsome Type_commit Type_free Wait Waitall Waitany Waitsome
-    Win_allocate Win_complete Win_create Win_fence Win_flush Win_flush_all
-    Win_flush_local Win_flush_local_all Win_free Win_get_attr Win_lock
-    Win_lock_all Win_post Win_start Win_sync Win_test Win_unlock
-    Win_unlock_all Win_wait
-""".split()
-WRAPPED_LARGE = 'Buffer_attach Buffer_detach Win_allocate Win_create'.split()
-
-# Functions called but not wrapped; the library is off if the MPI lacks one
-HELPERS = """
-    Add_error_class Add_error_code Add_error_string Cartdim_get
-    Comm_call_errhandler Comm_create_keyval Comm_free Comm_get_attr
-    Comm_get_errhandler Comm_group Comm_rank Comm_remote_size Comm_set_attr
-    Comm_set_errhandler Comm_size Comm_test_inter Dist_graph_neighbors_count
-    Errhandler_free File_get_view Get_elements_x
-    Get_library_version Graph_neighbors_count Grequest_complete Grequest_start
-    Group_free Group_size Group_translate_ranks Info_get Iprobe Pack_size
-    Query_thread Status_set_cancelled Status_set_elements Test_cancelled
-    Topo_test Type_contiguous Type_create_hindexed
-    Type_create_hvector Type_create_keyval Type_create_resized
-    Type_create_struct Type_delete_attr Type_get_attr Type_get_contents
-    Type_get_envelope Type_get_extent_x Type_get_true_extent_x Type_set_attr
-    Type_size_x Win_call_errhandler Win_get_group
-""".split()
-# The same of MPI 4: NULL if the MPI lacks them
-EXTRAS = ['Type_get_contents_c', 'Type_get_envelope_c']
+for name, way, peer in (('Psend_init', 'in', 'dest'),
+                        ('Precv_init', 'out', 'source')):
+    add(name, '%s buf, int partitions, large count, type datatype, int %s, '
+        'int tag, comm comm, info info, request request' % (way, peer),
+        is_refused=True, sends_parts_to=peer, has_large=False, is_of_mpi4=True)
 
 
 class Call:
     """A wrapper."""
 
-    def __init__(self, name, arguments, kind='', buffers=(), refused=False,
-                 peer=None, end='call_end(&call)', counted=False,
-                 window=None):
+    def __init__(self, name, arguments, buffers, kind='', end=ENDED, peer=None,
+                 window=None, is_counted=False, is_refused=False,
+                 sends_parts_to=None, has_large=True, is_of_mpi4=False):
         self.name = name
-        self.kind = kind
+        self.kind = kind        # 'root' or 'neighbors': who has the buffers
         self.buffers = buffers
-        self.refused = refused
         self.end = end
-        self.counted = counted  # a collective: increments the state's number
         self.peer = peer        # messages: argument with the other rank
         self.window = window    # one-sided calls: ucx_mp_mpi_rma_kind_t
+        # a collective: increments the number of the communicator's state
+        self.is_counted = is_counted
+        self.is_refused = is_refused
+        self.sends_parts_to = sends_parts_to  # partitioned: the other rank
+        self.has_large = has_large            # there is an MPI_..._c call
+        self.is_of_mpi4 = is_of_mpi4
         self.arguments = [item.split() for item in arguments.split(', ')]
         self.is_started = name in STARTED_ON_GPUS
         self.on_gpus = ON_GPUS.get(name) or STARTED_ON_GPUS.get(name)
@@ -312,7 +250,7 @@ class Call:
 
     def is_reduction_later(self):
         """Return whether this is a non-blocking or persistent reduction."""
-        return self.counted and self.of('op') and self.of('request')
+        return self.is_counted and self.of('op') and self.of('request')
 
     def passed(self):
         """Return a condition that an MPI with CUDA shall send all buffers of a
@@ -329,7 +267,7 @@ class Call:
 
     def waits(self):
         """Return whether the call waits for a message or for other ranks."""
-        return self.counted or self.of('status') and any(
+        return self.is_counted or self.of('status') and any(
             way in ('message', 'copied') for _, way, _ in self.buffers)
 
     def comm(self):
@@ -355,18 +293,18 @@ class Call:
                                           kind, word in self.arguments)))
         real = 'UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.%s(%s))' % (name,
                                                                self.words())
-        if not self.refused:
+        if not self.is_refused:
             print('    ucx_mp_mpi_call_t call;')
         if self.arrives():
             print('    MPI_Status own;')
         if self.on_gpus:
             print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
-        if self.counted:
+        if self.is_counted:
             print('    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_next%s(comm);'
                   % ('_neighbors' if self.kind == 'neighbors' else ''))
         if self.persistent:
             self.write_persistent(name)
-        if not self.refused:
+        if not self.is_refused:
             print()
         if self.on_gpus:
             self.write_on_gpus(name, real)
@@ -377,13 +315,13 @@ class Call:
             condition = 'ucx_mp_mpi_passes_through() && !ucx_mp_mpi_assists()'
         elif self.on_gpus:
             condition = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
-        elif self.refused:
+        elif self.is_refused:
             condition = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
-            if self.name in PARTITIONED:
+            if self.sends_parts_to:
                 condition += (
                     ' ||\n        ucx_mp_mpi_message_has_parts(%s, datatype)'
-                    % ('dest' if 'dest' in self.words() else 'source'))
+                    % self.sends_parts_to)
         elif self.window:
             condition += ' || (target_rank == MPI_PROC_NULL)'
         elif self.peer:
@@ -394,7 +332,7 @@ class Call:
                           % self.passed())
         print('    if (%s) {' % condition)
         print('        return %s;\n    }\n' % self.pass_through(name, real))
-        if self.refused:
+        if self.is_refused:
             print('    return %s;' % self.refusal(name))
         else:
             self.write_staging(name, real)
@@ -463,7 +401,7 @@ class Call:
     def ended(self, rc, is_made='true'):
         """Return the MPI's result of a collective, for comm.h. `is_made`: condition
         that the MPI's call was made."""
-        if not self.counted:
+        if not self.is_counted:
             return rc
         if self.is_started:
             return 'ucx_mp_mpi_comm_end_reduction(state, comm, %s)' % rc
@@ -474,7 +412,7 @@ class Call:
         """Return the MPI's call without staging. A blocking collective then
         checks for failures that other ranks reported."""
         real = self.ended(real)
-        if self.counted and self.end == 'call_end(&call)':
+        if self.is_counted and self.end == ENDED:
             real = ('ucx_mp_mpi_failure_end(\n                '
                     'ucx_mp_mpi_comm_ordinal(state), "MPI_%s", comm,\n'
                     '                %s)' % (name, real))
@@ -483,7 +421,7 @@ class Call:
     def finish(self, rc):
         """Return the last statement of a wrapper with this result. A call that
         waits for other ranks then finishes freed requests."""
-        if self.end == 'call_end(&call)' and self.waits():
+        if self.end == ENDED and self.waits():
             return 'ucx_mp_mpi_freed_end(%s)' % rc
         return self.begin(rc)
 
@@ -515,7 +453,7 @@ class Call:
                  self.flags()))
         if self.end == LATER and 'recvtag' in self.words():
             print('    call.is_message = true;')
-        if self.counted:
+        if self.is_counted:
             print('    call.ordinal = ucx_mp_mpi_comm_ordinal(state);')
         if self.of('file'):
             print('    call.file_p = &%s;' % self.of('file'))
@@ -543,7 +481,7 @@ class Call:
             print('        if (call.rc == MPI_SUCCESS) {\n            '
                   'ucx_mp_mpi_message_arrived(&call, status);\n        }')
         print('    }\n')
-        if self.counted:
+        if self.is_counted:
             # all ranks count a call that fails in staging
             print('    (void)%s;' % self.ended(
                 '(call.rc == call.failed) ? MPI_SUCCESS : call.rc',
@@ -551,37 +489,22 @@ class Call:
         print('    return %s;' % self.finish('ucx_mp_mpi_' + self.end))
 
 
-def calls():
-    """Return the calls of MPI 3, those new in MPI 4, and those that only
-    MPICH's libraries wrap."""
-    third, fourth = [], []
-    for name, (arguments, kind, buffers) in COLLECTIVES.items():
-        third.append(Call(name, arguments + 'comm comm', kind, buffers,
-                          counted=True))
-        third.append(Call('I' + name.lower(),
-                          arguments + 'comm comm, request request', kind,
-                          buffers, end=LATER, counted=True))
-        fourth.append(Call(name + '_init', arguments +
-                           'comm comm, info info, request request', kind,
-                           buffers, end=AGAIN, counted=True))
-    for name, (arguments, kind, buffers) in OTHERS.items():
-        third.append(Call(name, arguments, kind, buffers))
-    for where, found in ((third, {**FILES_LATER, **MESSAGES_LATER}),
-                         (fourth, MESSAGES_LATER_4)):
-        where += [Call(name, arguments, '', buffers, end=end)
-                  for name, (arguments, buffers, end) in found.items()]
-    third += [Call(name, arguments, '', buffers, window=kind,
-                   end=WINDOW_ENDS.get(
-                       name, 'window_defer(&call, win, target_rank)'))
-              for name, (arguments, buffers, kind) in WINDOWS.items()]
-    third += [Call(name, arguments, refused=True)
-              for name, arguments in ATTACHING.items()]
-    third += [Call(name, arguments, '', (buffer,), end=end,
-                   peer=buffer[2][1])
-              for name, (arguments, end, buffer) in MESSAGES.items()]
-    fourth += [Call(name, arguments, refused=True)
-               for name, arguments in PARTITIONED.items()]
-    return third, fourth
+def declare(found):
+    """Declare functions with arguments of these types."""
+    for name, types in found.items():
+        print('int MPI_%s(%s);\nint PMPI_%s(%s);' % (name, types, name, types))
+
+
+def write_maker(name, types):
+    """Write the wrapper of a call that makes a communicator."""
+    types = types.split(', ')
+    words = ['argument_%d' % i for i in range(len(types))]
+    print('\nUCX_MP_MPI_DEFINE(%s, (%s), %s)\n{' % (
+        name, ', '.join(words), ', '.join(map(' '.join, zip(types, words)))))
+    print('    ucx_mp_mpi_pmpi_find_calls();\n'
+          '    return ucx_mp_mpi_comm_made(\n'
+          '            UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.%s(%s)), %s, %s);\n}'
+          % (name, ', '.join(words), words[0], words[-1]))
 
 
 def write_list(name, items):
@@ -589,41 +512,38 @@ def write_list(name, items):
     print(' \\\n'.join('    _(%s)' % item for item in items) + '\n')
 
 
-def write_lists(third, fourth):
-    has_large = [call for call in third + fourth
-                 if call.name not in SMALL_ONLY]
+def write_lists(calls):
+    large = [call for call in calls if call.has_large]
     print('#ifdef UCX_MP_MPI_ABI')
-    for call in third + fourth:
+    for found in (HELPERS, EXTRAS, MAKERS, WRAPPED_IN_C, WRAPPED_LARGE,
+                  WRAPPED_OF_MPICH):
+        declare(found)
+    for call in calls:
         call.declare()
-    for call in has_large:
+    for call in large:
         call.declare(True)
     print('#elif MPI_VERSION < 4')
-    for call in fourth:
-        call.declare()
+    for call in calls:
+        if call.is_of_mpi4:
+            call.declare()
     print('#endif\n')
     write_list('UCX_MP_MPI_HELPERS', HELPERS)
-    write_list('UCX_MP_MPI_SMALL', [call.name for call in third + fourth] +
-               WRAPPED_IN_C)
+    write_list('UCX_MP_MPI_SMALL',
+               [call.name for call in calls] + [*WRAPPED_IN_C, *MAKERS])
     print('#if MPI_VERSION >= 4')
-    write_list('UCX_MP_MPI_LARGE', [name + '_c' for name in [
-        call.name for call in has_large] + WRAPPED_LARGE])
+    write_list('UCX_MP_MPI_LARGE',
+               [call.name + '_c' for call in large] + [*WRAPPED_LARGE])
     write_list('UCX_MP_MPI_EXTRAS', EXTRAS)
     print('#else\n#define UCX_MP_MPI_LARGE(_)\n'
           '#define UCX_MP_MPI_EXTRAS(_)\n#endif\n')
     print('#ifndef OPEN_MPI')
-    for name, arguments in ASKING.items():
-        Call(name, arguments).declare()
+    declare(ASKING)
     print('#if MPI_VERSION >= 4')
-    for name, arguments in ATTACHED.items():
-        Call(name, arguments).declare()
-        Call(name, arguments).declare(True)
-    write_list('UCX_MP_MPI_ATTACHED',
-               [name + end for name in ATTACHED for end in ('', '_c')])
+    declare(ATTACHED)
+    write_list('UCX_MP_MPI_ATTACHED', ATTACHED)
     print('#else\n#define UCX_MP_MPI_ATTACHED(_)\n#endif\n')
     write_list('UCX_MP_MPI_ASKING', ASKING)
-    write_list('UCX_MP_MPI_OF_MPICH',
-               ['Comm_create_errhandler', 'Improbe', 'Mprobe',
-                'Win_create_errhandler'])
+    write_list('UCX_MP_MPI_OF_MPICH', WRAPPED_OF_MPICH)
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
           '#define UCX_MP_MPI_ATTACHED(_)\n'
           '#define UCX_MP_MPI_OF_MPICH(_)\n#endif\n')
@@ -632,43 +552,46 @@ def write_lists(third, fourth):
           '    UCX_MP_MPI_ATTACHED(_) UCX_MP_MPI_OF_MPICH(_)')
 
 
-def write_wrappers(third, fourth):
-    for call in third + fourth:
+def write_wrappers(calls):
+    print('#include <mpi/call.h>\n#include <mpi/collective.h>\n'
+          '#include <mpi/nonblocking.h>\n#include <mpi/message.h>\n'
+          '#include <mpi/window.h>')
+    for name, types in MAKERS.items():
+        write_maker(name, types)
+    for call in calls:
         call.write(False)
     print('\n#if MPI_VERSION >= 4')
-    for call in third + fourth:
-        if call.name not in SMALL_ONLY:
+    for call in calls:
+        if call.has_large:
             call.write(True)
     print('#endif')
 
 
-def write_map(fourth):
+def write_map(calls):
     """Hide the calls of MPI 4 from programs whose MPI lacks them: mpi4py, for
     one, tests for them with weak symbols."""
     print('{\n    local:')
     for prefix in ('', 'P'):
         # a pattern without a match is allowed
         print('        %sMPI_*_c;' % prefix)
-        for name in [call.name for call in fourth] + [*ASKING,
-                                                      *ATTACHED]:
+        for name in [call.name for call in calls if call.is_of_mpi4] + [
+                *ASKING, *ATTACHED]:
             print('        %sMPI_%s*;' % (prefix, name))
     print('};')
 
 
 def main(what):
+    calls = [Call(name, arguments, buffers, **properties)
+             for name, arguments, buffers, properties in CALLS]
     print('/* SPDX-License-Identifier: BSD-3-Clause */')
     print('/* Made by generate.py. */')
     if what == 'mpi3.map':
-        write_map(calls()[1])
-        return
-    if what == 'calls.h':
+        write_map(calls)
+    elif what == 'calls.h':
         print('#include <mpi.h>')
-        write_lists(*calls())
-        return
-    print('#include <mpi/call.h>\n'
-          '#include <mpi/collective.h>\n#include <mpi/nonblocking.h>\n#include <mpi/message.h>\n'
-          '#include <mpi/window.h>')
-    write_wrappers(*calls())
+        write_lists(calls)
+    else:
+        write_wrappers(calls)
 
 
 if __name__ == '__main__':
