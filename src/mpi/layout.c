@@ -19,7 +19,8 @@ ucx_mp_mpi_limit_t ucx_mp_mpi_limits[UCX_MP_MPI_NUM_LIMITS];
 
 void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element)
 {
-    if (__atomic_sub_fetch(&element->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+    if ((element == NULL) ||
+        (__atomic_sub_fetch(&element->refs, 1, __ATOMIC_ACQ_REL) > 0)) {
         return;
     }
 
@@ -35,8 +36,6 @@ static int element_forget(MPI_Datatype datatype, int keyval, void *value,
 {
     ucx_mp_mpi_limit_t *limit = ucx_mp_mpi_limit_entry(datatype);
 
-    (void)keyval;
-    (void)state;
     if (__atomic_load_n(&limit->datatype, __ATOMIC_RELAXED) == datatype) {
         __atomic_store_n(&limit->datatype, (MPI_Datatype)0, __ATOMIC_RELAXED);
     }
@@ -47,11 +46,6 @@ static int element_forget(MPI_Datatype datatype, int keyval, void *value,
 static int element_copy_not(MPI_Datatype datatype, int keyval, void *state,
                             void *value, void *copy, int *flag)
 {
-    (void)datatype;
-    (void)keyval;
-    (void)state;
-    (void)value;
-    (void)copy;
     *flag = 0;
     return MPI_SUCCESS;
 }
@@ -187,9 +181,7 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                                                     &one :
                                                     &element->layout);
     }
-    if (element != NULL) {
-        ucx_mp_mpi_layout_release(element);
-    }
+    ucx_mp_mpi_layout_release(element);
     return rc;
 }
 

@@ -68,13 +68,10 @@ static inline bool ucx_mp_mpi_message_passes_through(MPI_Comm comm, int peer,
                                                      MPI_Datatype datatype)
 {
 #ifdef OPEN_MPI
-    (void)comm;
-    (void)peer;
     return ucx_mp_mpi_message_needs_no_packing(count, datatype) ||
            (ucx_mp_mpi_passes_through() &&
             (!ucx_mp_mpi_assists() || ucx_mp_mpi_pointer_is_heap(buffer)));
 #else
-    (void)buffer;
     return ucx_mp_mpi_passes_through() ||
            (!ucx_mp_mpi_rank_is_self(comm, peer) &&
             ucx_mp_mpi_message_needs_no_packing(count, datatype));
@@ -95,8 +92,6 @@ static inline bool ucx_mp_mpi_message_has_parts(int peer, MPI_Datatype datatype)
            (datatype == ucx_mp_mpi_pmpi.datatype_null) ||
            ucx_mp_mpi_layout_is_array(datatype);
 #else
-    (void)peer;
-    (void)datatype;
     return false;
 #endif
 }

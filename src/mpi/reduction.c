@@ -229,7 +229,6 @@ static int on_end(void)
 
 static int request_query(void *extra, MPI_Status *status)
 {
-    (void)extra;
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG    = MPI_UNDEFINED;
     (void)ucx_mp_mpi_pmpi.Status_set_cancelled(status, 0);
@@ -238,14 +237,11 @@ static int request_query(void *extra, MPI_Status *status)
 
 static int request_free(void *extra)
 {
-    (void)extra;
     return MPI_SUCCESS;
 }
 
 static int request_cancel(void *extra, int is_complete)
 {
-    (void)extra;
-    (void)is_complete;
     return MPI_SUCCESS; /* MPI cancels no collective */
 }
 

@@ -63,7 +63,6 @@ static int note_name(struct dl_phdr_info *info, size_t size, void *arg)
     const size_t length = strlen(name) + 1;
     char *names;
 
-    (void)size;
     base = (base == NULL) ? name : base + 1;
     if ((name[0] == '\0') ||
         (strncmp(base, search->prefix, strlen(search->prefix)) != 0)) {
@@ -109,7 +108,6 @@ static bool has_symbol(void *handle, void *arg)
 
 static int note_count(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    (void)size;
     *(unsigned long long*)arg = info->dlpi_adds;
     return 1; /* the same in each object's entry */
 }
