@@ -188,9 +188,8 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
 /* Allocate GPU memory for the packed bytes. */
 static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 {
-    buffer->staged    = ucx_mp_mpi_gpu_block_get(copy, buffer->bytes,
-                                                 &buffer->gpu_block);
-    buffer->is_packed = (buffer->staged != NULL);
+    buffer->block     = ucx_mp_mpi_gpu_block_get(copy, buffer->bytes);
+    buffer->is_packed = (buffer->block != NULL);
     return buffer->is_packed;
 }
 
@@ -206,20 +205,18 @@ static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
 static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
                          bool has_kernel)
 {
-    buffer->staged = ucx_mp_mpi_pool_get(buffer->bytes, buffer->bytes, copy,
-                                         &buffer->block);
-    if (buffer->staged == NULL) {
+    buffer->block = ucx_mp_mpi_pool_get(buffer->bytes, buffer->bytes, copy);
+    if (buffer->block == NULL) {
         return false;
     }
 
-    buffer->is_packed = has_kernel && ucx_mp_mpi_pool_is_mapped(buffer->block);
+    buffer->is_packed = has_kernel && ucx_mp_mpi_block_is_mapped(buffer->block);
     if (buffer->is_packed || hold_rows(buffer)) {
         return true;
     }
 
-    ucx_mp_mpi_pool_put(buffer->block);
-    buffer->block  = NULL;
-    buffer->staged = NULL;
+    ucx_mp_mpi_block_put(buffer->block);
+    buffer->block = NULL;
     return false;
 }
 
@@ -238,5 +235,6 @@ bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
         return false;
     }
 
+    buffer->staged = buffer->block->address;
     return ucx_mp_mpi_buffer_give_bytes(buffer, buffer->staged);
 }

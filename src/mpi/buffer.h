@@ -41,7 +41,7 @@ typedef struct {
     char                *staged;     /* packed copy; NULL: the copy is an
                                         image */
     ucx_mp_mpi_packed_t packed;
-    ucx_mp_mpi_block_t  *block;
+    ucx_mp_mpi_block_t  *block;      /* the copy's memory, or NULL */
 
     /* For messages that are sent packed (message.h): */
     ucx_mp_mpi_element_t   *element;  /* datatype; NULL: not such a message */
@@ -54,8 +54,6 @@ typedef struct {
     bool                   is_cpu;    /* the MPI moves the bytes with the CPU,
                                          not UCX */
     bool                   is_packed; /* a kernel packs; false: copies do */
-    ucx_mp_mpi_gpu_block_t *gpu_block; /* owner of `staged` in GPU memory; NULL:
-                                          it is host memory */
 } ucx_mp_mpi_buffer_t;
 
 

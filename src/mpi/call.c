@@ -331,11 +331,6 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
     return high - low;
 }
 
-static bool buffer_is_staged(const ucx_mp_mpi_buffer_t *buffer)
-{
-    return (buffer->block != NULL) || (buffer->gpu_block != NULL);
-}
-
 /* Submit copies of rows from a buffer to its copy, with UCX_MP_MPI_WRITE back.
    If the copy is packed, only its first `limit` bytes, which may end inside a
    row. */
@@ -424,7 +419,7 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     CUresult result;
 
     /* The context is that of the GPU memory used for staging, if any */
-    ucx_mp_mpi_copy_begin(&copy, (buffer->gpu_block != NULL) ?
+    ucx_mp_mpi_copy_begin(&copy, (buffer->block->context != NULL) ?
                                          buffer->staged :
                                          buffer->on_gpu);
     buffer_copy(buffer, &copy, use, limit);
@@ -441,19 +436,18 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
 {
     const uintptr_t low = (uintptr_t)buffer->original + buffer->low;
     const size_t begin  = low % ALIGNMENT;
-    char *staged;
 
     if (size > SIZE_MAX - ALIGNMENT) {
         return false;
     }
 
-    staged = ucx_mp_mpi_pool_get(begin + size, buffer->layout.size, copy,
-                                 &buffer->block);
-    if (staged == NULL) {
+    buffer->block = ucx_mp_mpi_pool_get(begin + size, buffer->layout.size,
+                                        copy);
+    if (buffer->block == NULL) {
         return false;
     }
 
-    buffer->shift = (uintptr_t)staged + begin - low;
+    buffer->shift = (uintptr_t)buffer->block->address + begin - low;
     ucx_mp_mpi_buffer_point(buffer, (void*)((uintptr_t)buffer->original +
                                             buffer->shift));
     return true;
@@ -471,9 +465,8 @@ static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
         goto err;
     }
 
-    buffer->staged = ucx_mp_mpi_pool_get(layout.size, layout.size, copy,
-                                         &buffer->block);
-    if (buffer->staged == NULL) {
+    buffer->block = ucx_mp_mpi_pool_get(layout.size, layout.size, copy);
+    if (buffer->block == NULL) {
         goto err;
     }
 
@@ -484,13 +477,13 @@ static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
 
     ucx_mp_mpi_layout_free(&buffer->layout);
     buffer->layout = layout;
+    buffer->staged = buffer->block->address;
     ucx_mp_mpi_buffer_point(buffer, buffer->staged);
     return true;
 
 err_put:
-    ucx_mp_mpi_pool_put(buffer->block);
-    buffer->block  = NULL;
-    buffer->staged = NULL;
+    ucx_mp_mpi_block_put(buffer->block);
+    buffer->block = NULL;
 err:
     ucx_mp_mpi_layout_free(&layout);
     return false;
@@ -566,7 +559,7 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 
     ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
     buffer->is_lost = !buffer_hold(call, buffer, &copy, size);
-    if (buffer_is_staged(buffer) && (buffer->use & UCX_MP_MPI_READ) &&
+    if ((buffer->block != NULL) && (buffer->use & UCX_MP_MPI_READ) &&
         !(call->flags & UCX_MP_MPI_AGAIN)) {
         buffer_copy(buffer, &copy, UCX_MP_MPI_READ, SIZE_MAX);
     }
@@ -660,7 +653,7 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
 
     for (i = 0; i < call->num_buffers; ++i) {
         buffer_stage(call, &call->buffers[i]);
-        is_staged |= buffer_is_staged(&call->buffers[i]);
+        is_staged |= (call->buffers[i].block != NULL);
     }
     if (call->failed == MPI_SUCCESS) {
         call_alias(call);
@@ -746,7 +739,7 @@ void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
     for (i = 0; (i < call->num_buffers) && call_is_intact(call) &&
                 (call->failed == MPI_SUCCESS); ++i) {
         buffer = &call->buffers[i];
-        if (buffer_is_staged(buffer) && (buffer->use & use)) {
+        if ((buffer->block != NULL) && (buffer->use & use)) {
             call_copy_buffer(call, buffer, use);
         }
     }
@@ -754,20 +747,15 @@ void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
 
 void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call)
 {
+    ucx_mp_mpi_buffer_t *buffer;
     unsigned i;
 
     for (i = 0; i < call->num_buffers; ++i) {
-        if (call->buffers[i].block != NULL) {
-            ucx_mp_mpi_pool_put(call->buffers[i].block);
-        }
-        if (call->buffers[i].gpu_block != NULL) {
-            ucx_mp_mpi_gpu_block_put(call->buffers[i].gpu_block);
-        }
-        if (call->buffers[i].element != NULL) {
-            ucx_mp_mpi_layout_release(call->buffers[i].element);
-        }
-        ucx_mp_mpi_layout_free(&call->buffers[i].layout);
-        ucx_mp_mpi_packed_free(&call->buffers[i].packed);
+        buffer = &call->buffers[i];
+        ucx_mp_mpi_block_put(buffer->block);
+        ucx_mp_mpi_layout_release(buffer->element);
+        ucx_mp_mpi_layout_free(&buffer->layout);
+        ucx_mp_mpi_packed_free(&buffer->packed);
     }
     call->num_buffers = 0;
     free(call->packed);

@@ -387,27 +387,30 @@ bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length)
            piece.is_gpu && (length <= piece.end - (uintptr_t)address);
 }
 
-CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size)
+void *ucx_mp_mpi_gpu_alloc(size_t size)
 {
     CUdeviceptr address = 0;
 
-    return (driver.cuMemAlloc(&address, size) == CUDA_SUCCESS) ? address : 0;
+    return (driver.cuMemAlloc(&address, size) == CUDA_SUCCESS) ?
+                   (void*)address :
+                   NULL;
 }
 
-void ucx_mp_mpi_gpu_free(CUdeviceptr address)
+void ucx_mp_mpi_gpu_free(void *address)
 {
     CUcontext ctx;
 
-    if ((copy_context((void*)address, &ctx) == CUDA_SUCCESS) &&
+    if ((copy_context(address, &ctx) == CUDA_SUCCESS) &&
         (driver.cuCtxPushCurrent(ctx) == CUDA_SUCCESS)) {
-        (void)driver.cuMemFree(address);
+        (void)driver.cuMemFree((CUdeviceptr)address);
         (void)driver.cuCtxPopCurrent(&ctx);
     }
 }
 
-void ucx_mp_mpi_gpu_free_unused(CUdeviceptr address, bool is_waited)
+void ucx_mp_mpi_gpu_free_unused(void *address, bool is_waited)
 {
-    (void)uct_cuda_device_memory_free(&driver, address, is_waited);
+    (void)uct_cuda_device_memory_free(&driver, (CUdeviceptr)address,
+                                      is_waited);
 }
 
 bool ucx_mp_mpi_gpu_kernels(ucx_mp_kernels_driver_t *kernels)
@@ -422,11 +425,11 @@ bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
            (driver.cuCtxGetId(copy->ctx, id) == CUDA_SUCCESS);
 }
 
-bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
+bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, void *to,
                             const void *from, size_t size)
 {
-    return (driver.cuMemcpyAsync(to, (CUdeviceptr)from, size, copy->stream) ==
-            CUDA_SUCCESS) &&
+    return (driver.cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, size,
+                                 copy->stream) == CUDA_SUCCESS) &&
            (driver.cuStreamSynchronize(copy->stream) == CUDA_SUCCESS);
 }
 

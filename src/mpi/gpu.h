@@ -88,18 +88,18 @@ bool ucx_mp_mpi_gpu_is_copyable(const void *address, size_t length);
    made it. */
 bool ucx_mp_mpi_gpu_is_one_allocation(const void *address, size_t length);
 
-/* Allocate GPU memory in the current context. @return Its address; 0 on
+/* Allocate GPU memory in the current context. @return Its address; NULL on
    failure. */
-CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
+void *ucx_mp_mpi_gpu_alloc(size_t size);
 
 /* Free memory of ucx_mp_mpi_gpu_alloc() that the program may use: wait for all
    work on the GPU, as cuMemFree() does. An error is ignored. */
-void ucx_mp_mpi_gpu_free(CUdeviceptr address);
+void ucx_mp_mpi_gpu_free(void *address);
 
 /* Free memory that only this library has used, with its context current,
    without waiting for the program's work. `is_waited`: the memory is needed
    at once. */
-void ucx_mp_mpi_gpu_free_unused(CUdeviceptr address, bool is_waited);
+void ucx_mp_mpi_gpu_free_unused(void *address, bool is_waited);
 
 /* Fill in the driver functions that load and launch kernels (src/kernels).
    @return false: the driver lacks one. */
@@ -167,7 +167,7 @@ bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
 
 /* Copy host memory to GPU memory; wait for it and for all earlier copies.
    @return Whether it succeeded; a failure is not kept in `copy`. */
-bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
+bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, void *to,
                             const void *from, size_t size);
 
 /* Launch the packing kernel, unless an error is kept. `function` NULL: keep an

@@ -62,6 +62,7 @@ static inline ucx_mp_mpi_limit_t *ucx_mp_mpi_limit_entry(MPI_Datatype datatype)
 int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
                            ucx_mp_mpi_element_t **element_p);
 
+/* Release an element; NULL: do nothing. */
 void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element);
 
 /* Remove what is cached with a datatype. @return The MPI's result, with an

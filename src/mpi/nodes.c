@@ -4,6 +4,7 @@
 
 #include <mpi/handles.h>
 #include <mpi/job.h>
+#include <mpi/pack.h>
 
 #include <limits.h>
 #include <sched.h>
@@ -63,8 +64,7 @@ typedef struct {
     stage_t            stage;
     uint64_t           chunk;
     ucx_mp_mpi_copy_t  copy;
-    ucx_mp_mpi_block_t *block;
-    void               *host;
+    ucx_mp_mpi_block_t *host;
     MPI_Request        request;
 } shard_slot_t;
 
@@ -265,7 +265,7 @@ static void slot_copy(run_t *run, shard_slot_t *slot, stage_t stage)
                                                run->nodes->rank) *
                            run->element;
     const char *source   = (run->nodes->size == 1) ? run->send : run->recv;
-    ucx_mp_mpi_plane_t plane = {.staged = slot->host,
+    ucx_mp_mpi_plane_t plane = {.staged = slot->host->address,
                                 .stride = bytes,
                                 .step   = bytes,
                                 .length = bytes,
@@ -301,9 +301,10 @@ static bool slot_advance(run_t *run, shard_slot_t *slot)
         ++run->next_across;
         count = shard_count(run, slot->chunk, run->nodes->rank);
         if (!run_check(run,
-                       real->Iallreduce(MPI_IN_PLACE, slot->host, count,
-                                        run->args->datatype, run->args->op,
-                                        run->nodes->across, &slot->request),
+                       real->Iallreduce(MPI_IN_PLACE, slot->host->address,
+                                        count, run->args->datatype,
+                                        run->args->op, run->nodes->across,
+                                        &slot->request),
                        what)) {
             slot->stage = STAGE_HERE;
             return false;
@@ -512,8 +513,7 @@ static bool run_begin(run_t *run)
         slot = &run->slots[i];
         ucx_mp_mpi_copy_begin_on(&slot->copy, run->recv, i + 1);
         if (nodes->has_shard) {
-            slot->host = ucx_mp_mpi_pool_get(bytes, bytes, &slot->copy,
-                                             &slot->block);
+            slot->host = ucx_mp_mpi_pool_get(bytes, bytes, &slot->copy);
         }
         has_all = has_all && (slot->copy.result == CUDA_SUCCESS) &&
                   (!nodes->has_shard || (slot->host != NULL));
@@ -537,9 +537,7 @@ static void run_end(run_t *run)
             run_fail(run, "a GPU buffer could not be copied: %s",
                      ucx_mp_mpi_gpu_error(result));
         }
-        if (slot->block != NULL) {
-            ucx_mp_mpi_pool_put(slot->block);
-        }
+        ucx_mp_mpi_block_put(slot->host);
     }
 }
 

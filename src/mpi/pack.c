@@ -14,18 +14,11 @@
 #define IDLE_MAX  ((size_t)512 << 20) /* cached per context */
 #define MAX_UNIT  16
 
-typedef struct context context_t;
-
-struct ucx_mp_mpi_gpu_block {
-    ucx_mp_mpi_gpu_block_t *next; /* idle block */
-    context_t              *owner;
-    CUdeviceptr            address;
-    size_t                 size;
-};
+typedef struct ucx_mp_mpi_context context_t;
 
 /* Memory and kernel of a context. After a device reset a new context may have
    the same handle, but not the same id. */
-struct context {
+struct ucx_mp_mpi_context {
     context_t              *next;
     CUcontext              ctx;
     unsigned long long     id;
@@ -35,7 +28,7 @@ struct context {
     uint64_t               busy;         /* see the module's may_load() */
     ucx_mp_kernels_t       *reductions;
     bool                   is_refused[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
-    ucx_mp_mpi_gpu_block_t *idle;
+    ucx_mp_mpi_block_t *idle;
     size_t                 idle_size; /* bytes */
 };
 
@@ -44,7 +37,7 @@ typedef struct rows rows_t;
 struct rows {
     rows_t                 *next;
     context_t              *context;
-    ucx_mp_mpi_gpu_block_t *block;
+    ucx_mp_mpi_block_t *block;
     unsigned long long     bits; /* bitwise OR of all offsets and lengths: gives
                                     their alignment */
 };
@@ -101,7 +94,7 @@ static context_t *context_get(ucx_mp_mpi_copy_t *copy)
    is needed at once. The caller holds the lock, and the context is current. */
 static void context_trim(context_t *context, size_t size, bool is_waited)
 {
-    ucx_mp_mpi_gpu_block_t *block;
+    ucx_mp_mpi_block_t *block;
 
     while ((context->idle != NULL) && (context->idle_size > size)) {
         block               = context->idle;
@@ -112,53 +105,32 @@ static void context_trim(context_t *context, size_t size, bool is_waited)
     }
 }
 
-/* Take the smallest sufficient idle block, at most about four times as large
-   as needed; NULL: none. The caller holds the lock. */
-static ucx_mp_mpi_gpu_block_t *context_take(context_t *context, size_t size)
+static ucx_mp_mpi_block_t *context_alloc(context_t *context, size_t size)
 {
-    ucx_mp_mpi_gpu_block_t **link, **best = NULL;
-    ucx_mp_mpi_gpu_block_t *block         = NULL;
-
-    for (link = &context->idle; *link != NULL; link = &(*link)->next) {
-        if (((*link)->size >= size) && ((*link)->size / 4 <= size) &&
-            ((best == NULL) || ((*link)->size < (*best)->size))) {
-            best = link;
-        }
-    }
-    if (best != NULL) {
-        block               = *best;
-        *best               = block->next;
-        context->idle_size -= block->size;
-    }
-    return block;
-}
-
-static ucx_mp_mpi_gpu_block_t *context_alloc(context_t *context, size_t size)
-{
-    ucx_mp_mpi_gpu_block_t *block = calloc(1, sizeof(*block));
+    ucx_mp_mpi_block_t *block = calloc(1, sizeof(*block));
 
     if (block == NULL) {
         return NULL;
     }
 
     context_trim(context, IDLE_MAX, false);
-    block->owner   = context;
+    block->context = context;
     block->size    = size;
     block->address = ucx_mp_mpi_gpu_alloc(size);
-    if ((block->address == 0) && (context->idle != NULL)) {
+    if ((block->address == NULL) && (context->idle != NULL)) {
         context_trim(context, 0, true);
         block->address = ucx_mp_mpi_gpu_alloc(size);
     }
-    if (block->address == 0) {
+    if (block->address == NULL) {
         free(block);
         return NULL;
     }
     return block;
 }
 
-static ucx_mp_mpi_gpu_block_t *block_get(context_t *context, size_t size)
+static ucx_mp_mpi_block_t *block_get(context_t *context, size_t size)
 {
-    ucx_mp_mpi_gpu_block_t *block;
+    ucx_mp_mpi_block_t *block;
     size_t rounded;
 
     if (size > SIZE_MAX - UCX_MP_MPI_GRANULE) {
@@ -172,27 +144,35 @@ static ucx_mp_mpi_gpu_block_t *block_get(context_t *context, size_t size)
         rounded = (size + UCX_MP_MPI_GRANULE - 1) & ~(UCX_MP_MPI_GRANULE - 1);
     }
 
-    block = context_take(context, rounded);
-    return (block != NULL) ? block : context_alloc(context, rounded);
+    block = ucx_mp_mpi_block_take(&context->idle, rounded, 4 * rounded);
+    if (block == NULL) {
+        return context_alloc(context, rounded);
+    }
+
+    context->idle_size -= block->size;
+    return block;
 }
 
-static void block_put(ucx_mp_mpi_gpu_block_t *block)
+static void block_put(ucx_mp_mpi_block_t *block)
 {
-    block->next              = block->owner->idle;
-    block->owner->idle       = block;
-    block->owner->idle_size += block->size;
+    block->next                = block->context->idle;
+    block->context->idle       = block;
+    block->context->idle_size += block->size;
 }
 
-void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
-                               ucx_mp_mpi_gpu_block_t **block_p)
+ucx_mp_mpi_block_t *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy,
+                                             size_t size)
 {
+    ucx_mp_mpi_block_t *block = NULL;
     context_t *context;
 
     pthread_mutex_lock(&gpu.lock);
-    context  = context_find(copy);
-    *block_p = (context == NULL) ? NULL : block_get(context, size);
+    context = context_find(copy);
+    if (context != NULL) {
+        block = block_get(context, size);
+    }
     pthread_mutex_unlock(&gpu.lock);
-    return (*block_p == NULL) ? NULL : (void*)(*block_p)->address;
+    return block;
 }
 
 /* Make the context current and free idle blocks until at most IDLE_MAX bytes of
@@ -203,7 +183,7 @@ static void context_trim_now(context_t *context)
     ucx_mp_mpi_copy_t copy;
     unsigned long long id;
 
-    ucx_mp_mpi_copy_begin(&copy, (void*)context->idle->address);
+    ucx_mp_mpi_copy_begin(&copy, context->idle->address);
     if (ucx_mp_mpi_copy_context_id(&copy, &id) &&
         (copy.ctx == context->ctx) && (id == context->id)) {
         context_trim(context, IDLE_MAX, false);
@@ -211,10 +191,19 @@ static void context_trim_now(context_t *context)
     (void)ucx_mp_mpi_copy_end(&copy);
 }
 
-void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block)
+void ucx_mp_mpi_block_put(ucx_mp_mpi_block_t *block)
 {
-    context_t *context = block->owner;
+    context_t *context;
 
+    if (block == NULL) {
+        return;
+    }
+    if (block->context == NULL) {
+        ucx_mp_mpi_pool_put(block);
+        return;
+    }
+
+    context = block->context;
     pthread_mutex_lock(&gpu.lock);
     block_put(block);
     if (context->idle_size > IDLE_MAX) {
@@ -446,7 +435,7 @@ void ucx_mp_mpi_pack(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_element_t *element,
     rows    = (context == NULL) ? NULL : rows_find(context, element);
     if (rows != NULL) {
         function  = context->pack;
-        args.rows = rows->block->address;
+        args.rows = (uintptr_t)rows->block->address;
         bits      = rows->bits;
     }
     pthread_mutex_unlock(&gpu.lock);

@@ -9,22 +9,20 @@
 
 #include <mpi/gpu.h>
 #include <mpi/layout.h>
-
-
-typedef struct ucx_mp_mpi_gpu_block ucx_mp_mpi_gpu_block_t;
+#include <mpi/pool.h>
 
 
 /*
  * Get GPU memory of `size` bytes in the context of a copy in progress. Freed
  * blocks are cached for the next message.
  *
- * @return  Its address; NULL if no memory is available, or if the driver has no
- *          context ids.
+ * @return  NULL if no memory is available, or if the driver has no context ids.
  */
-void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
-                               ucx_mp_mpi_gpu_block_t **block_p);
+ucx_mp_mpi_block_t *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy,
+                                             size_t size);
 
-void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block);
+/* Release GPU memory, or host memory from the pool; NULL: do nothing. */
+void ucx_mp_mpi_block_put(ucx_mp_mpi_block_t *block);
 
 /* Load the kernel in the current context, unless the GPU is busy. Tries once
    per context. Does nothing without a context or the module. */

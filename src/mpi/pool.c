@@ -19,14 +19,6 @@
 #define SLOW_MIN    ((size_t)1 << 20) /* smallest pageable block to log */
 
 
-struct ucx_mp_mpi_block {
-    ucx_mp_mpi_block_t *next; /* next idle block */
-    void               *address;
-    size_t             size;
-    bool               is_kept;
-    bool               is_refused; /* the driver could not page-lock it */
-};
-
 static struct {
     pthread_mutex_t    lock;
     ucx_mp_mpi_block_t *idle;
@@ -34,14 +26,13 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Take the smallest sufficient idle block of at most `limit` bytes; NULL: none.
-   The caller holds the lock. */
-static ucx_mp_mpi_block_t *pool_find(size_t size, size_t limit)
+ucx_mp_mpi_block_t *ucx_mp_mpi_block_take(ucx_mp_mpi_block_t **list,
+                                          size_t size, size_t limit)
 {
     ucx_mp_mpi_block_t **link, **best = NULL;
     ucx_mp_mpi_block_t *block;
 
-    for (link = &pool.idle; *link != NULL; link = &(*link)->next) {
+    for (link = list; *link != NULL; link = &(*link)->next) {
         if (((*link)->size >= size) && ((*link)->size <= limit) &&
             ((best == NULL) || ((*link)->size < (*best)->size))) {
             best = link;
@@ -107,12 +98,12 @@ static ucx_mp_mpi_block_t *pool_take(size_t rounded, bool *is_kept_p)
 
     pthread_mutex_lock(&pool.lock);
     *is_kept_p = false;
-    block      = pool_find(rounded, 4 * rounded);
+    block      = ucx_mp_mpi_block_take(&pool.idle, rounded, 4 * rounded);
     if ((block == NULL) && (pool.size + rounded <= POOL_MAX)) {
         *is_kept_p = true;
         pool.size += rounded;
     } else if (block == NULL) {
-        block = pool_find(rounded, POOL_MAX);
+        block = ucx_mp_mpi_block_take(&pool.idle, rounded, POOL_MAX);
     }
     pthread_mutex_unlock(&pool.lock);
     return block;
@@ -185,8 +176,8 @@ static void block_lock(ucx_mp_mpi_block_t *block, size_t size,
     }
 }
 
-void *ucx_mp_mpi_pool_get(size_t size, size_t used, ucx_mp_mpi_copy_t *copy,
-                          ucx_mp_mpi_block_t **block_p)
+ucx_mp_mpi_block_t *ucx_mp_mpi_pool_get(size_t size, size_t used,
+                                        ucx_mp_mpi_copy_t *copy)
 {
     const bool is_dense       = (used >= size / 2);
     ucx_mp_mpi_block_t *block = NULL;
@@ -201,19 +192,17 @@ void *ucx_mp_mpi_pool_get(size_t size, size_t used, ucx_mp_mpi_copy_t *copy,
     if (block == NULL) {
         block = block_new_pageable(size, is_dense);
     }
-    if (block == NULL) {
-        return NULL;
+    if (block != NULL) {
+        block_lock(block, size, copy);
     }
-
-    block_lock(block, size, copy);
-    *block_p = block;
-    return block->address;
+    return block;
 }
 
-bool ucx_mp_mpi_pool_is_mapped(const ucx_mp_mpi_block_t *block)
+bool ucx_mp_mpi_block_is_mapped(const ucx_mp_mpi_block_t *block)
 {
-    return block->is_kept && !block->is_refused &&
-           ucx_mp_mpi_copy_is_mapped(block->address);
+    return (block->context != NULL) ||
+           (block->is_kept && !block->is_refused &&
+            ucx_mp_mpi_copy_is_mapped(block->address));
 }
 
 void ucx_mp_mpi_pool_put(ucx_mp_mpi_block_t *block)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Cache of host memory for staging GPU buffers, page-locked if the driver
- * allows it.
+ * allows it. GPU memory for staging: pack.h.
  *
  * The memory is mapped by this library and then page-locked, not allocated by
  * the driver, so that it survives a device reset.
@@ -14,7 +14,18 @@
 #include <mpi/gpu.h>
 
 
+/* Memory for staging, in the host or on a GPU */
 typedef struct ucx_mp_mpi_block ucx_mp_mpi_block_t;
+struct ucx_mp_mpi_block {
+    ucx_mp_mpi_block_t        *next;      /* next idle block */
+    char                      *address;
+    size_t                    size;
+    struct ucx_mp_mpi_context *context;   /* owner of GPU memory (pack.c);
+                                             NULL: host memory */
+    bool                      is_kept;    /* host memory is cached after use */
+    bool                      is_refused; /* the driver could not page-lock
+                                             it */
+};
 
 
 /*
@@ -26,14 +37,21 @@ typedef struct ucx_mp_mpi_block ucx_mp_mpi_block_t;
  *              is used are pageable: locked memory occupies its gaps, too.
  * @param copy  Copy in progress, whose context is current.
  *
- * @return  Page-aligned address; NULL if no memory is available.
+ * @return  Page-aligned memory; NULL if none is available.
  */
-void *ucx_mp_mpi_pool_get(size_t size, size_t used, ucx_mp_mpi_copy_t *copy,
-                          ucx_mp_mpi_block_t **block_p);
+ucx_mp_mpi_block_t *ucx_mp_mpi_pool_get(size_t size, size_t used,
+                                        ucx_mp_mpi_copy_t *copy);
 
-/* Return whether the block is page-locked and kernels can access it. */
-bool ucx_mp_mpi_pool_is_mapped(const ucx_mp_mpi_block_t *block);
+/* Return whether kernels can access a block: host memory only if it is
+   page-locked. */
+bool ucx_mp_mpi_block_is_mapped(const ucx_mp_mpi_block_t *block);
 
+/* Take the smallest block of `size` to `limit` bytes from a list; NULL: there
+   is none. */
+ucx_mp_mpi_block_t *ucx_mp_mpi_block_take(ucx_mp_mpi_block_t **list,
+                                          size_t size, size_t limit);
+
+/* Release host memory. */
 void ucx_mp_mpi_pool_put(ucx_mp_mpi_block_t *block);
 
 #endif

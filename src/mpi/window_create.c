@@ -109,7 +109,7 @@ static void window_destroy(ucx_mp_mpi_window_t *window)
         window->api->memory_release(window->handle);
     }
     if (window->is_allocated) {
-        ucx_mp_mpi_gpu_free((CUdeviceptr)window->base);
+        ucx_mp_mpi_gpu_free(window->base);
     }
     if (window->control != NULL) {
         munmap(window->control, ucx_mp_mpi_window_control_size(window->size));
@@ -145,7 +145,7 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
     window->bytes = making->size;
     window->unit  = (int)making->unit;
     if (making->is_gpu && making->is_allocate) {
-        window->base         = (void*)ucx_mp_mpi_gpu_alloc(making->size);
+        window->base         = ucx_mp_mpi_gpu_alloc(making->size);
         window->is_allocated = (window->base != NULL);
     }
     if (making->is_gpu && (window->base != NULL)) {

@@ -34,13 +34,6 @@ typedef struct {
     bool                 is_target;
 } side_t;
 
-/* Memory for packed bytes */
-typedef struct {
-    char                   *address;
-    ucx_mp_mpi_block_t     *host;
-    ucx_mp_mpi_gpu_block_t *gpu;
-} room_t;
-
 typedef struct {
     ucx_mp_mpi_window_t *window;
     ucx_mp_mpi_target_t *target;
@@ -110,10 +103,8 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
 
 static void side_free(side_t *side)
 {
-    if (side->element != NULL) {
-        ucx_mp_mpi_layout_release(side->element);
-        side->element = NULL;
-    }
+    ucx_mp_mpi_layout_release(side->element);
+    side->element = NULL;
 }
 
 /* Shorten the receiving side to `bytes`. @return An error class:
@@ -221,22 +212,6 @@ static void side_sync(const work_t *work, const side_t *side)
     }
 }
 
-static void room_put(room_t *room)
-{
-    if (room->host != NULL) {
-        ucx_mp_mpi_pool_put(room->host);
-    }
-    if (room->gpu != NULL) {
-        ucx_mp_mpi_gpu_block_put(room->gpu);
-    }
-}
-
-static bool room_get_host(room_t *room, work_t *work, size_t size)
-{
-    room->address = ucx_mp_mpi_pool_get(size, size, &work->copy, &room->host);
-    return room->address != NULL;
-}
-
 /* Return whether a side is in one GPU allocation, and copies of it run in the
    context of `work`. Call after work_begin(). */
 static bool is_in_context(const work_t *work, const side_t *side)
@@ -319,18 +294,19 @@ static int side_copy_rows(work_t *work, const side_t *side, char *staged,
    there: by the packing kernel if the side has gaps and `is_reached` says that
    kernels can access it, by one copy if it has none and the room is on the GPU,
    else in rows. @return An error class. */
-static int side_copy(work_t *work, const side_t *side, const room_t *room,
-                     bool is_back, bool is_reached)
+static int side_copy(work_t *work, const side_t *side,
+                     const ucx_mp_mpi_block_t *room, bool is_back,
+                     bool is_reached)
 {
     if ((side->element != NULL) && is_reached &&
-        ((room->gpu != NULL) || ucx_mp_mpi_pool_is_mapped(room->host)) &&
+        ucx_mp_mpi_block_is_mapped(room) &&
         ucx_mp_mpi_pack_prepare(&work->copy, side->element)) {
         ucx_mp_mpi_pack(&work->copy, side->element, side->address,
                         room->address, side->bytes, is_back);
         return MPI_SUCCESS;
     }
 
-    if ((side->element == NULL) && (room->gpu != NULL)) {
+    if ((side->element == NULL) && (room->context != NULL)) {
         ucx_mp_mpi_copy_bytes(&work->copy,
                               is_back ? side->address : room->address,
                               is_back ? room->address : side->address,
@@ -353,8 +329,8 @@ static int work_wait(work_t *work)
 
 /* Copy a side to packed bytes in host memory, with `is_back` from there, and
    wait. @return An error class. */
-static int work_copy(work_t *work, const side_t *side, const room_t *room,
-                     bool is_back)
+static int work_copy(work_t *work, const side_t *side,
+                     const ucx_mp_mpi_block_t *room, bool is_back)
 {
     const int rc = side_copy(work, side, room, is_back, false);
 
@@ -373,28 +349,30 @@ static int move_packed(work_t *work, const side_t *from, const side_t *to,
                                  is_in_context(work, local);
     const bool is_direct[] = {!work->target->is_copied,
                               is_one && !work->target->is_copied};
-    room_t room            = {0};
+    ucx_mp_mpi_block_t *room = NULL;
     int rc;
 
     if (is_one) {
-        room.address = ucx_mp_mpi_gpu_block_get(&work->copy, from->bytes,
-                                                &room.gpu);
+        room = ucx_mp_mpi_gpu_block_get(&work->copy, from->bytes);
     }
-    if ((room.address == NULL) && !room_get_host(&room, work, from->bytes)) {
+    if (room == NULL) {
+        room = ucx_mp_mpi_pool_get(from->bytes, from->bytes, &work->copy);
+    }
+    if (room == NULL) {
         return MPI_ERR_NO_MEM;
     }
 
-    rc = side_copy(work, from, &room, false, is_direct[from == local]);
-    if ((rc == MPI_SUCCESS) && (room.gpu == NULL)) {
+    rc = side_copy(work, from, room, false, is_direct[from == local]);
+    if ((rc == MPI_SUCCESS) && (room->context == NULL)) {
         rc = work_wait(work);
     }
     if (rc == MPI_SUCCESS) {
-        rc = side_copy(work, to, &room, true, is_direct[to == local]);
+        rc = side_copy(work, to, room, true, is_direct[to == local]);
     }
     if (rc == MPI_SUCCESS) {
         rc = work_wait(work);
     }
-    room_put(&room);
+    ucx_mp_mpi_block_put(room);
     return rc;
 }
 
@@ -520,26 +498,27 @@ static int change_part(work_t *work, const change_t *change,
 {
     const size_t bytes = target->bytes;
     const bool is_swap = (change->args->kind == UCX_MP_MPI_RMA_SWAP);
-    room_t old = {0}, new = {0};
+    ucx_mp_mpi_block_t *old, *new;
     side_t compare;
     int rc, end_rc;
 
     work_begin(work);
-    if (!room_get_host(&old, work, bytes) ||
-        !room_get_host(&new, work, 2 * bytes)) {
+    old = ucx_mp_mpi_pool_get(bytes, bytes, &work->copy);
+    new = ucx_mp_mpi_pool_get(2 * bytes, 2 * bytes, &work->copy);
+    if ((old == NULL) || (new == NULL)) {
         (void)work_end(work);
-        room_put(&old);
-        return MPI_ERR_NO_MEM;
+        rc = MPI_ERR_NO_MEM;
+        goto out;
     }
 
     rc = MPI_SUCCESS;
     if (change->has_origin) {
-        rc = side_copy(work, origin, &new, false, false);
+        rc = side_copy(work, origin, new, false, false);
     }
     if ((rc == MPI_SUCCESS) && is_swap) {
         compare         = *origin;
         compare.address = (char*)change->args->compare_addr;
-        rc = side_copy_rows(work, &compare, new.address + bytes, false);
+        rc = side_copy_rows(work, &compare, new->address + bytes, false);
     }
     if (rc == MPI_SUCCESS) {
         rc = work_wait(work);
@@ -547,23 +526,24 @@ static int change_part(work_t *work, const change_t *change,
 
     ucx_mp_mpi_window_begin_atomic(work->window, work->rank);
     if (rc == MPI_SUCCESS) {
-        rc = work_copy(work, target, &old, false);
+        rc = work_copy(work, target, old, false);
     }
     if ((rc == MPI_SUCCESS) && change->has_result) {
-        rc = work_copy(work, result, &old, true);
+        rc = work_copy(work, result, old, true);
     }
     if ((rc == MPI_SUCCESS) && change->has_origin) {
-        rc = change_apply(change, old.address, new.address, bytes);
+        rc = change_apply(change, old->address, new->address, bytes);
     }
     if ((rc == MPI_SUCCESS) && change->has_origin) {
-        rc = side_copy(work, target, &old, true, false);
+        rc = side_copy(work, target, old, true, false);
     }
     end_rc = work_end(work);
     rc     = (rc == MPI_SUCCESS) ? end_rc : rc;
     ucx_mp_mpi_window_end_atomic(work->window, work->rank);
 
-    room_put(&old);
-    room_put(&new);
+out:
+    ucx_mp_mpi_block_put(old);
+    ucx_mp_mpi_block_put(new);
     return rc;
 }
 
@@ -578,7 +558,7 @@ static bool change_on_gpu(work_t *work, const change_t *change,
     const size_t bytes        = target->bytes;
     ucx_mp_kernels_t *kernels = NULL;
     const char *from          = NULL;
-    room_t room               = {0};
+    ucx_mp_mpi_block_t *room  = NULL;
     ucx_mp_type_t type;
     ucx_mp_op_t op;
 
@@ -603,16 +583,16 @@ static bool change_on_gpu(work_t *work, const change_t *change,
         ((uintptr_t)origin->address % ucx_mp_type_align(type) == 0)) {
         from = origin->address;
     } else if (kernels != NULL) {
-        room.address = ucx_mp_mpi_gpu_block_get(&work->copy, bytes, &room.gpu);
-        from         = room.address;
+        room = ucx_mp_mpi_gpu_block_get(&work->copy, bytes);
+        from = (room == NULL) ? NULL : room->address;
     }
     if (from == NULL) {
         (void)work_end(work);
         return false;
     }
 
-    if (room.address != NULL) {
-        ucx_mp_mpi_copy_bytes(&work->copy, room.address, origin->address,
+    if (room != NULL) {
+        ucx_mp_mpi_copy_bytes(&work->copy, room->address, origin->address,
                               bytes);
     }
     *rc_p = work_wait(work);
@@ -628,7 +608,7 @@ static bool change_on_gpu(work_t *work, const change_t *change,
         ucx_mp_mpi_window_end_atomic(work->window, work->rank);
     }
     (void)work_end(work);
-    room_put(&room);
+    ucx_mp_mpi_block_put(room);
     return true;
 }
 

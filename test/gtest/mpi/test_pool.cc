@@ -15,13 +15,10 @@ class Pool : public ::testing::Test
 protected:
     void *get(size_t size)
     {
-        ucx_mp_mpi_block_t *block = nullptr;
-        void *address = ucx_mp_mpi_pool_get(size, size, &m_copy, &block);
+        ucx_mp_mpi_block_t *block = ucx_mp_mpi_pool_get(size, size, &m_copy);
 
-        if (address != nullptr) {
-            m_blocks.push_back(block);
-        }
-        return address;
+        m_blocks.push_back(block);
+        return (block == nullptr) ? nullptr : block->address;
     }
 
     void TearDown() override
