@@ -25,14 +25,6 @@ static bool call_is_intact(const ucx_mp_mpi_call_t *call)
     return call->rc == MPI_SUCCESS;
 }
 
-static int call_is_inter(ucx_mp_mpi_call_t *call)
-{
-    int is_inter = 0;
-
-    call->rc = ucx_mp_mpi_pmpi.Comm_test_inter(call->comm, &is_inter);
-    return is_inter;
-}
-
 void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
                           MPI_Comm comm, unsigned flags)
 {
@@ -48,10 +40,11 @@ void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
                            MPI_Comm comm, unsigned flags)
 {
-    int is_inter;
+    int is_inter = 0;
 
     ucx_mp_mpi_call_init(call, name, comm, flags);
-    is_inter = call_is_inter(call);
+    call->rc       = ucx_mp_mpi_pmpi.Comm_test_inter(comm, &is_inter);
+    call->is_inter = is_inter;
     if (call_is_intact(call)) {
         call->rc = ucx_mp_mpi_pmpi.Comm_size(comm, &call->local);
     }
@@ -60,7 +53,7 @@ void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
     }
 
     call->sources = call->local;
-    if (is_inter && call_is_intact(call)) {
+    if (call->is_inter && call_is_intact(call)) {
         call->rc = ucx_mp_mpi_pmpi.Comm_remote_size(comm, &call->sources);
     }
     call->targets = call->sources;
@@ -68,18 +61,9 @@ void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
 
 void ucx_mp_mpi_call_root(ucx_mp_mpi_call_t *call, int root)
 {
-    int is_inter;
-
-    if (!call_is_intact(call)) {
-        return;
-    }
-
-    is_inter = call_is_inter(call);
-    if (is_inter) {
-        call->is_root   = (root == MPI_ROOT);
+    call->is_root = (root == (call->is_inter ? MPI_ROOT : call->rank));
+    if (call->is_inter) {
         call->is_member = (root != MPI_ROOT) && (root != MPI_PROC_NULL);
-    } else if (call_is_intact(call)) {
-        call->is_root = (call->rank == root);
     }
 }
 

@@ -40,7 +40,9 @@ typedef enum {
     UCX_MP_MPI_EMPTY  = 4, /* may carry no bytes after a failure */
     UCX_MP_MPI_AGAIN  = 8, /* persistent: each start copies the sent data */
     UCX_MP_MPI_HOST   = 16, /* the MPI moves the data with the CPU */
-    UCX_MP_MPI_REDUCES = 32 /* staged under an Open MPI with CUDA, too */
+    UCX_MP_MPI_REDUCES = 32, /* staged under an Open MPI with CUDA, too */
+    UCX_MP_MPI_MESSAGE = 64  /* point-to-point: the operation may wait for
+                                another rank when its request is freed */
 } ucx_mp_mpi_call_flags_t;
 
 typedef struct {
@@ -52,12 +54,11 @@ typedef struct {
                                       file */
     int                 rc;        /* error of the MPI, already raised */
     int                 failed;    /* first staging error, already raised */
-    bool                is_message; /* point-to-point: the operation may wait
-                                       for another rank when its request is
-                                       freed */
     bool                is_in_place;
     bool                is_apart;  /* buffers at one address get separate
                                       copies */
+    bool                is_inter;  /* the communicator is an
+                                      intercommunicator */
     bool                is_root;   /* this rank is the root */
     bool                is_member; /* this rank sends to the root or receives
                                       from it */

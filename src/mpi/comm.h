@@ -63,25 +63,14 @@ int ucx_mp_mpi_comm_made(int rc, MPI_Comm parent, const MPI_Comm *comm);
 ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_of(MPI_Comm comm);
 
 /* Count a collective of this rank on `comm`. @return The communicator's state;
-   NULL if it has none: nothing is counted. */
-static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next(MPI_Comm comm)
+   NULL if it has none: nothing is counted. A collective with neighbours needs a
+   topology: else the MPI rejects it, and no other rank knows of it. */
+static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next(MPI_Comm comm,
+                                                      bool has_neighbors)
 {
     ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_of(comm);
 
-    if (state != NULL) {
-        ++state->number;
-    }
-    return state;
-}
-
-/* Count a collective with neighbours likewise. @return NULL also if the
-   communicator has no topology: the MPI rejects the call, and no other rank
-   knows of it. */
-static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next_neighbors(MPI_Comm comm)
-{
-    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_of(comm);
-
-    if ((state == NULL) || !state->has_topology) {
+    if ((state == NULL) || (has_neighbors && !state->has_topology)) {
         return NULL;
     }
 

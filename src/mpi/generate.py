@@ -245,6 +245,8 @@ class Call:
             ('EMPTY', is_joint and is_message),
             ('AGAIN', self.peer and self.end == AGAIN),
             ('HOST', self.of('position')),
+            ('MESSAGE', self.peer or self.end == LATER and
+             'recvtag' in self.words()),
             ('REDUCES', self.is_reduction_later())) if has]
         return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
 
@@ -300,8 +302,8 @@ class Call:
         if self.on_gpus:
             print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
         if self.is_counted:
-            print('    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_next%s(comm);'
-                  % ('_neighbors' if self.kind == 'neighbors' else ''))
+            print('    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_next(comm, %s);'
+                  % ('true' if self.kind == 'neighbors' else 'false'))
         if self.persistent:
             self.write_persistent(name)
         if not self.is_refused:
@@ -448,11 +450,9 @@ class Call:
         return '(%s)' % ' ||\n            '.join(wrong)
 
     def write_staging(self, name, real):
-        print('    ucx_mp_mpi_%s_begin(&call, "MPI_%s", %s, %s);'
-              % ('message' if self.peer else 'call', name, self.comm(),
+        print('    ucx_mp_mpi_call_%s(&call, "MPI_%s", %s, %s);'
+              % ('init' if self.peer else 'begin', name, self.comm(),
                  self.flags()))
-        if self.end == LATER and 'recvtag' in self.words():
-            print('    call.is_message = true;')
         if self.is_counted:
             print('    call.ordinal = ucx_mp_mpi_comm_ordinal(state);')
         if self.of('file'):

@@ -166,13 +166,6 @@ UCX_MP_MPI_DEFINE(Type_free, (datatype), MPI_Datatype *datatype)
     return (rc == MPI_SUCCESS) ? ucx_mp_mpi_pmpi.Type_free(datatype) : rc;
 }
 
-void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
-                              MPI_Comm comm, unsigned flags)
-{
-    ucx_mp_mpi_call_init(call, name, comm, flags);
-    call->is_message = true;
-}
-
 static MPI_Count count_get(const void *count_p, size_t width)
 {
     return (width == sizeof(int)) ? *(const int*)count_p :

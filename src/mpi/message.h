@@ -13,7 +13,7 @@
  * all others unchanged.
  *
  * generate.py writes the wrappers. MPI_Send(), for example, calls
- * ucx_mp_mpi_message_begin(), ucx_mp_mpi_message_buffer(),
+ * ucx_mp_mpi_call_init(), ucx_mp_mpi_message_buffer(),
  * ucx_mp_mpi_call_stage(), the MPI's own function and ucx_mp_mpi_call_end().
  */
 #ifndef UCX_MP_MPI_MESSAGE_H_
@@ -95,11 +95,6 @@ static inline bool ucx_mp_mpi_message_has_parts(int peer, MPI_Datatype datatype)
     return false;
 #endif
 }
-
-/* Begin a point-to-point call, as ucx_mp_mpi_call_init(): no lookup of the
-   communicator's ranks. */
-void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
-                              MPI_Comm comm, unsigned flags);
 
 /*
  * Describe the call's next buffer for packing, unless the MPI can access it

@@ -866,7 +866,7 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         return startable_free(pending, request);
     }
 
-    if (pending->is_active && pending->call.is_message) {
+    if (pending->is_active && (pending->call.flags & UCX_MP_MPI_MESSAGE)) {
         pending->freed = *request;
         *request       = ucx_mp_mpi_pmpi.request_null;
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
