@@ -216,20 +216,6 @@ static bool request_make(call_request_t *request,
     return true;
 }
 
-bool ucx_mp_mpi_collective_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
-                                     uct_cuda_coll_kind_t kind,
-                                     uct_cuda_coll_reason_t reason)
-{
-    if (state == NULL) {
-        return true;
-    } else if (state->nodes != NULL) {
-        return false;
-    }
-
-    ucx_mp_mpi_comm_fall_back(state, comm, kind, reason);
-    return true;
-}
-
 /* Return whether the MPI rejects this rank's NULL or MPI_IN_PLACE, or one of
    its counts; other ranks do not learn of it */
 static bool is_rejected(const ucx_mp_mpi_comm_t *state,
@@ -267,7 +253,6 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
 {
     MPI_Comm comm = args->comm;
     uct_cuda_coll_result_t result;
-    uct_cuda_coll_team_t *team;
     call_request_t request;
     char why[256];
 
@@ -281,19 +266,20 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
     }
 
     if (!request_make(&request, state, args)) {
-        ucx_mp_mpi_comm_fall_back(state, comm, args->kind, request.reason);
+        (void)ucx_mp_mpi_comm_fall_back(state, comm, args->kind,
+                                        request.reason);
         return false;
     }
 
-    team = ucx_mp_mpi_comm_join(state, comm);
-    if (team == NULL) {
+    if (!ucx_mp_mpi_comm_has_team(state, comm)) {
+        ++state->calls;
         return false;
     }
 
     request.what.has_native_path = ucx_mp_mpi_job.has_rival;
     request.what.progress        = progress;
     request.what.arg             = &comm;
-    result = ucx_mp_mpi_job.api->collective(team, &request.what, why,
+    result = ucx_mp_mpi_job.api->collective(state->team, &request.what, why,
                                             sizeof(why));
     if (result == UCT_CUDA_COLL_STAGE) {
         return false;

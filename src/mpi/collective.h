@@ -16,22 +16,8 @@
 
 
 /*
- * Make all ranks fall back to the MPI's call, before any buffer is checked:
- * because this process uses no GPU, or because the arguments look invalid and
- * the MPI reports such errors.
- *
- * @param state  NULL: GPUs carry out no call of this communicator.
- *
- * @return  true: make the MPI's call. false: the communicator is on several
- *          nodes, whose ranks agree otherwise: call ucx_mp_mpi_collective().
- */
-bool ucx_mp_mpi_collective_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
-                                     uct_cuda_coll_kind_t kind,
-                                     uct_cuda_coll_reason_t reason);
-
-/*
  * Carry out a collective on GPUs, if all ranks agree. Every rank must call this
- * or ucx_mp_mpi_collective_fall_back() for each such call.
+ * or ucx_mp_mpi_comm_fall_back() for each such call.
  *
  * @param state  NULL: GPUs carry out no call of this communicator.
  * @param rc_p   Set to the wrapper's result if the call is done; an error is

@@ -417,15 +417,6 @@ bool ucx_mp_mpi_comm_has_team(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     return state->team != NULL;
 }
 
-uct_cuda_coll_team_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
-                                           MPI_Comm comm)
-{
-    if (!ucx_mp_mpi_comm_has_team(state, comm)) {
-        ++state->calls;
-    }
-    return state->team;
-}
-
 /* Return whether another rank has created the team of this communicator, and
    this rank must join it. false, too, if no team was created in the segment
    since the last look: one memory read. */
@@ -481,24 +472,30 @@ int ucx_mp_mpi_comm_finish(ucx_mp_mpi_comm_t *state, MPI_Comm comm, int rc,
     return rc;
 }
 
-void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
-                               int kind, uct_cuda_coll_reason_t reason)
+bool ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                               uct_cuda_coll_kind_t kind,
+                               uct_cuda_coll_reason_t reason)
 {
-    if (ucx_mp_mpi_comm_take_declined(state)) {
-        return;
+    if (state == NULL) {
+        return true;
+    } else if (state->nodes != NULL) {
+        return false;
+    } else if (ucx_mp_mpi_comm_take_declined(state)) {
+        return true;
     }
 
     if ((state->team != NULL) ||
         (comm_is_awaited(state) &&
          ucx_mp_mpi_comm_has_team(state, comm))) {
         ucx_mp_mpi_job.api->fall_back(state->team, kind, reason);
-        return;
+        return true;
     }
 
     ++state->calls;
     if (reason != UCT_CUDA_COLL_NO_HOST) {
         ucx_mp_mpi_job.api->fall_back(NULL, kind, reason);
     }
+    return true;
 }
 
 UCX_MP_MPI_DEFINE(Barrier, (comm), MPI_Comm comm)

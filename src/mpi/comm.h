@@ -141,19 +141,23 @@ void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state);
 /* Record that the communicator's queue has a reduction. */
 void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state);
 
-/* Decline the next call on this rank, before the MPI's call. If another rank
-   has created the team, join it; in a team, all ranks then fall back. Without
-   a team, count the call. */
-void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
-                               int kind, uct_cuda_coll_reason_t reason);
+/*
+ * Decline the next call on this rank, before any buffer is checked: because
+ * this process uses no GPU, or because the arguments look invalid and the MPI
+ * reports such errors. If another rank has created the team, join it; in a
+ * team, all ranks then fall back. Without a team, count the call.
+ *
+ * @param state  NULL: GPUs carry out no call of this communicator.
+ *
+ * @return  true: make the MPI's call. false: the communicator is on several
+ *          nodes, whose ranks agree otherwise: call ucx_mp_mpi_collective().
+ */
+bool ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                               uct_cuda_coll_kind_t kind,
+                               uct_cuda_coll_reason_t reason);
 
 /* Join the communicator's team, unless this rank is in it or has failed to
    join before. @return Whether this rank is in the team. */
 bool ucx_mp_mpi_comm_has_team(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
-
-/* Get the team for a collective with GPU buffers, joining it if needed.
-   @return NULL: this rank cannot join. The call is counted; make the MPI's. */
-uct_cuda_coll_team_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
-                                           MPI_Comm comm);
 
 #endif

@@ -429,7 +429,7 @@ class Call:
 
     @staticmethod
     def passing(kind, reason):
-        return ('ucx_mp_mpi_collective_fall_back(state, comm, '
+        return ('ucx_mp_mpi_comm_fall_back(state, comm, '
                 'UCT_CUDA_COLL_KIND_%s, '
                 'UCT_CUDA_COLL_NO_%s)' % (kind, reason))
 
