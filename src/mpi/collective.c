@@ -472,8 +472,8 @@ int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_comm_t *state,
         return rc;
     }
 
-    persistent->reductions = ucx_mp_mpi_reductions_create_persistent(
-            *request_p);
+    persistent->reductions = ucx_mp_mpi_reductions_create(
+            ucx_mp_mpi_pmpi.comm_null, 0, NULL, *request_p);
     ucx_mp_mpi_nonblocking_keep(request, &startable, persistent);
     *request_p = request;
     return MPI_SUCCESS;

@@ -343,8 +343,9 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     other->rank       = state->rank;
     other->has_failed = true; /* GPUs carry out none of its collectives */
     state_set(duplicate, other);
-    state->reductions = ucx_mp_mpi_reductions_create(duplicate, other->key,
-                                                     &other->number);
+    state->reductions = ucx_mp_mpi_reductions_create(
+            duplicate, other->key, &other->number,
+            ucx_mp_mpi_pmpi.request_null);
 }
 
 void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)

@@ -271,8 +271,9 @@ void ucx_mp_mpi_progress(MPI_Comm comm)
     }
 }
 
-static ucx_mp_mpi_reductions_t *queue_create(MPI_Comm duplicate,
-                                             MPI_Request persistent)
+ucx_mp_mpi_reductions_t *
+ucx_mp_mpi_reductions_create(MPI_Comm duplicate, uint64_t key,
+                             const uint64_t *number, MPI_Request persistent)
 {
     ucx_mp_mpi_reductions_t *reductions = calloc(1, sizeof(*reductions));
 
@@ -281,6 +282,8 @@ static ucx_mp_mpi_reductions_t *queue_create(MPI_Comm duplicate,
     }
 
     reductions->duplicate  = duplicate;
+    reductions->key        = key;
+    reductions->number     = number;
     reductions->persistent = persistent;
     ucx_mp_mpi_job.api->on_end(on_end);
     pthread_mutex_lock(&all.lock);
@@ -288,24 +291,6 @@ static ucx_mp_mpi_reductions_t *queue_create(MPI_Comm duplicate,
     all.first        = reductions;
     pthread_mutex_unlock(&all.lock);
     return reductions;
-}
-
-ucx_mp_mpi_reductions_t *
-ucx_mp_mpi_reductions_create(MPI_Comm duplicate, uint64_t key,
-                             const uint64_t *number)
-{
-    ucx_mp_mpi_reductions_t *reductions = queue_create(
-            duplicate, ucx_mp_mpi_pmpi.request_null);
-
-    reductions->key    = key;
-    reductions->number = number;
-    return reductions;
-}
-
-ucx_mp_mpi_reductions_t *
-ucx_mp_mpi_reductions_create_persistent(MPI_Request request)
-{
-    return queue_create(ucx_mp_mpi_pmpi.comm_null, request);
 }
 
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,

@@ -30,19 +30,20 @@
 /* Reductions in progress of a communicator */
 typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
 
-/* Create the queue of a communicator's reductions. `duplicate`: communicator of
-   this library for declined ones; it returns errors and is freed with the
-   queue. `key` and `*number`: of its call counted last (failure.h). Aborts
-   without memory. */
+/*
+ * Create the queue of a communicator's reductions, or of a persistent one.
+ * Aborts without memory.
+ *
+ * @param duplicate    Communicator of this library for declined reductions; it
+ *                     returns errors and is freed with the queue. Null handle:
+ *                     declined reductions start `persistent`.
+ * @param key, number  Of the duplicate's call counted last (failure.h).
+ * @param persistent   The MPI's persistent request of the same call, freed with
+ *                     the queue; or the null handle.
+ */
 ucx_mp_mpi_reductions_t *
 ucx_mp_mpi_reductions_create(MPI_Comm duplicate, uint64_t key,
-                             const uint64_t *number);
-
-/* Create the queue of a persistent reduction. `request`: the MPI's persistent
-   request of the same call, started for declined reductions and freed with the
-   queue. Aborts without memory. */
-ucx_mp_mpi_reductions_t *
-ucx_mp_mpi_reductions_create_persistent(MPI_Request request);
+                             const uint64_t *number, MPI_Request persistent);
 
 /* Start a reduction queued by all ranks, without waiting for them. `team` is
    NULL: this rank has declined it before; `reason` is not 0: this rank declines
