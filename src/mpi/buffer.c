@@ -129,19 +129,10 @@ bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
    unknown: false. */
 static bool is_host_range(const char *low, size_t size)
 {
-    uintptr_t at        = (uintptr_t)low;
-    const uintptr_t end = at + size;
+    uintptr_t seen = UINTPTR_MAX;
 
-    if (size / UCX_MP_MPI_GRANULE > 1024) {
-        return false;
-    }
-
-    for (; at < end; at = (at / UCX_MP_MPI_GRANULE + 1) * UCX_MP_MPI_GRANULE) {
-        if (ucx_mp_mpi_gpu_memory((void*)at) != UCX_MP_MPI_MEMORY_HOST) {
-            return false;
-        }
-    }
-    return true;
+    return (size / UCX_MP_MPI_GRANULE <= 1024) &&
+           (row_on_gpu(low, size, &seen) == NULL);
 }
 
 size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)

@@ -47,6 +47,16 @@ static struct {
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
+/* Let the module complete the program's synchronous copies to memory. */
+static void sync_memory(const void *address)
+{
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
+
+    if (api != NULL) {
+        api->sync(address);
+    }
+}
+
 /* Fill the table. @return Whether the driver has all functions that are called
    without a check. The transport module needs more, so it may decline a driver
    with which GPU memory is still staged. */
@@ -273,8 +283,8 @@ void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
     }
 
     copy_enter(copy, ctx, index);
-    if ((copy->result == CUDA_SUCCESS) && (ucx_mp_mpi_module() != NULL)) {
-        ucx_mp_mpi_module()->sync(address);
+    if (copy->result == CUDA_SUCCESS) {
+        sync_memory(address);
     }
 }
 
@@ -447,9 +457,7 @@ void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
         return;
     }
 
-    if (ucx_mp_mpi_module() != NULL) {
-        ucx_mp_mpi_module()->sync(program);
-    }
+    sync_memory(program);
     (void)ucx_mp_mpi_gpu_kernels(&kernels);
     copy->result = ucx_mp_pack_launch(&kernels, function, args, copy->stream);
 }
@@ -476,9 +484,8 @@ static void copy_find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
                             size_t length)
 {
     copy->result = find_piece(address, length, &copy->piece);
-    if ((copy->result == CUDA_SUCCESS) && copy->piece.is_allocation &&
-        (ucx_mp_mpi_module() != NULL)) {
-        ucx_mp_mpi_module()->sync(address);
+    if ((copy->result == CUDA_SUCCESS) && copy->piece.is_allocation) {
+        sync_memory(address);
     }
 }
 

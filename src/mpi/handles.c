@@ -88,18 +88,22 @@ enum {
 
 #define MAX_TYPES 64
 
+typedef struct {
+    MPI_Datatype  mpi;
+    unsigned      allowed;
+    ucx_mp_type_t type;
+} known_type_t;
+
+typedef struct {
+    MPI_Op      mpi;
+    unsigned    needed;
+    ucx_mp_op_t op;
+} known_op_t;
+
 static struct {
-    unsigned num_types, num_ops;
-    struct {
-        MPI_Datatype  mpi;
-        unsigned      allowed;
-        ucx_mp_type_t type;
-    } types[MAX_TYPES];
-    struct {
-        MPI_Op      mpi;
-        unsigned    needed;
-        ucx_mp_op_t op;
-    } ops[UCX_MP_OP_LAST];
+    unsigned     num_types, num_ops;
+    known_type_t types[MAX_TYPES];
+    known_op_t   ops[UCX_MP_OP_LAST];
 } known;
 
 
@@ -107,26 +111,15 @@ static struct {
 static void type_add(MPI_Datatype datatype, int size, unsigned allowed,
                      ucx_mp_type_t type)
 {
-    const unsigned i = known.num_types;
     MPI_Count real_size;
 
     if ((datatype != (MPI_Datatype)0) &&
         (datatype != ucx_mp_mpi_pmpi.datatype_null) &&
         (ucx_mp_mpi_pmpi.Type_size_x(datatype, &real_size) == MPI_SUCCESS) &&
         (real_size == size)) {
-        known.types[i].mpi     = datatype;
-        known.types[i].allowed = allowed;
-        known.types[i].type    = type;
-        ++known.num_types;
+        known.types[known.num_types++] = (known_type_t){datatype, allowed,
+                                                        type};
     }
-}
-
-static void op_add(MPI_Op mpi, unsigned needed, ucx_mp_op_t op)
-{
-    known.ops[known.num_ops].mpi    = mpi;
-    known.ops[known.num_ops].needed = needed;
-    known.ops[known.num_ops].op     = op;
-    ++known.num_ops;
 }
 
 static void find(void)
@@ -137,7 +130,8 @@ static void find(void)
     TYPES(TYPE_ADD)
 
 #define OP_ADD(_mpi, _symbol, _needed, _op) \
-    op_add(UCX_MP_MPI_HANDLE(_mpi, "mpi_op_" #_symbol), _needed, _op);
+    known.ops[known.num_ops++] = (known_op_t){ \
+        UCX_MP_MPI_HANDLE(_mpi, "mpi_op_" #_symbol), _needed, _op};
     OPS(OP_ADD)
 }
 

@@ -347,15 +347,6 @@ static int vector_add(ucx_mp_mpi_layout_t *layout, const element_t *element,
     return rc;
 }
 
-/* Add elements [first, first + length) of an array dimension; `inner` is one
-   element, `extent` its size, bytes */
-static int dimension_add(ucx_mp_mpi_layout_t *layout, MPI_Count first,
-                         MPI_Count length, MPI_Count extent,
-                         const ucx_mp_mpi_layout_t *inner)
-{
-    return element_add(layout, first * extent, length, extent, inner);
-}
-
 static int walk_indexed(contents_t *contents, ucx_mp_mpi_layout_t *layout,
                         const element_t *element)
 {
@@ -413,20 +404,17 @@ static int distributed_add(ucx_mp_mpi_layout_t *layout, MPI_Count size,
     int rc = MPI_SUCCESS;
     MPI_Count length, first, step;
 
-    if (kind == MPI_DISTRIBUTE_NONE) {
-        return dimension_add(layout, 0, size, extent, inner);
-    }
-
-    length = (argument != MPI_DISTRIBUTE_DFLT_DARG) ? argument :
+    length = (kind == MPI_DISTRIBUTE_NONE)           ? size :
+             (argument != MPI_DISTRIBUTE_DFLT_DARG) ? argument :
              (kind == MPI_DISTRIBUTE_CYCLIC)        ? 1 :
                                                       (size + processes - 1) /
                                                               processes;
     step   = length * processes;
     for (first = length * place; (first < size) && (rc == MPI_SUCCESS);
          first += step) {
-        rc = dimension_add(layout, first,
-                           (length < size - first) ? length : size - first,
-                           extent, inner);
+        rc = element_add(layout, first * extent,
+                         (length < size - first) ? length : size - first,
+                         extent, inner);
     }
     return rc;
 }
@@ -477,8 +465,8 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
 #define AT(_array) \
     (((_array).num_counts > 0) ? (_array).counts[(_array).count + at] : \
                                  (_array).integers[(_array).integer + at])
-        rc = is_sub ? dimension_add(&outer, AT(arguments), AT(kinds), extent,
-                                    &inner) :
+        rc = is_sub ? element_add(&outer, AT(arguments) * extent, AT(kinds),
+                                  extent, &inner) :
                       distributed_add(&outer, AT(sizes),
                                       kinds.integers[kinds.integer + at],
                                       arguments.integers[arguments.integer +

@@ -103,13 +103,10 @@ static bool is_old_mpich(void)
 static void real_find(void)
 {
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
-    void *handle            = RTLD_NEXT;
+    void *handle            = ucx_mp_mpi_others_handle("PMPI_Init");
     bool is_complete        = true;
     bool has_tools          = false;
 
-    if (dlsym(handle, "PMPI_Init") == NULL) {
-        handle = ucx_mp_mpi_others_object("PMPI_Init");
-    }
     if (handle == NULL) {
         fprintf(stderr, "ucx_mp: the program calls an MPI function, but this "
                         "process has loaded no MPI\n");

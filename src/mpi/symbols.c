@@ -120,19 +120,17 @@ unsigned long long ucx_mp_mpi_objects_loaded(void)
     return objects;
 }
 
-/* Search all objects: RTLD_NEXT does not find one loaded with RTLD_LOCAL */
-void *ucx_mp_mpi_others_object(const char *name)
+/* RTLD_NEXT does not find an object loaded with RTLD_LOCAL: search all */
+void *ucx_mp_mpi_others_handle(const char *name)
 {
-    return ucx_mp_mpi_find_object("", has_symbol, (void*)name);
+    return has_symbol(RTLD_NEXT, (void*)name) ?
+                   RTLD_NEXT :
+                   ucx_mp_mpi_find_object("", has_symbol, (void*)name);
 }
 
 void *ucx_mp_mpi_symbol_of_others(const char *name)
 {
-    void *symbol = ucx_mp_mpi_others_symbol(RTLD_NEXT, name);
-    void *handle = NULL;
+    void *handle = ucx_mp_mpi_others_handle(name);
 
-    if (symbol == NULL) {
-        handle = ucx_mp_mpi_others_object(name);
-    }
-    return (handle == NULL) ? symbol : ucx_mp_mpi_others_symbol(handle, name);
+    return (handle == NULL) ? NULL : ucx_mp_mpi_others_symbol(handle, name);
 }

@@ -28,10 +28,10 @@ bool ucx_mp_mpi_in_one_object(void *first, void *second);
 void *ucx_mp_mpi_find_object(const char *prefix,
                              bool (*is_it)(void *handle, void *arg), void *arg);
 
-/* Find a loaded object, also one loaded with RTLD_LOCAL, from which dlsym()
-   finds a symbol of another library. @return A handle to keep it loaded; NULL:
-   none. */
-void *ucx_mp_mpi_others_object(const char *name);
+/* Return a handle by which dlsym() finds a symbol of another library:
+   RTLD_NEXT, or that of a loaded object, also of one loaded with RTLD_LOCAL, to
+   keep it loaded. NULL: none. */
+void *ucx_mp_mpi_others_handle(const char *name);
 
 /* Return the number of objects that this process has loaded so far; dlopen() of
    another one increases it. */
