@@ -98,8 +98,7 @@ struct ucx_mp_mpi_window {
     bool                        is_locked; /* by MPI_Win_lock_all */
     unsigned                    num_mpi_locks; /* locks of single ranks that the
                                                   MPI holds */
-    void                        *base;
-    MPI_Aint                    bytes;
+    void                        *base;  /* of its GPU memory */
     int                         unit;
     char                        handle[UCT_CUDA_COLL_API_HANDLE];
     ucx_mp_mpi_window_control_t *control;

@@ -142,7 +142,6 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
     window->rank  = making->rank;
     window->size  = making->ranks;
     window->base  = making->base;
-    window->bytes = making->size;
     window->unit  = (int)making->unit;
     if (making->is_gpu && making->is_allocate) {
         window->base         = ucx_mp_mpi_gpu_alloc(making->size);
@@ -388,10 +387,8 @@ static int window_create(making_t *making, MPI_Win *win)
     }
 
     window->win = *win;
-    if (making->is_allocate && making->is_gpu) {
+    if (window->is_allocated) {
         memcpy(making->base_p, &window->base, sizeof(window->base));
-    } else if (making->is_allocate) {
-        memcpy(&window->base, making->base_p, sizeof(window->base));
     }
     ucx_mp_mpi_window_add(window);
     return MPI_SUCCESS;
@@ -436,6 +433,7 @@ UCX_MP_MPI_DEFINE(Win_get_attr, (win, keyval, value, flag), MPI_Win win,
                   int keyval, void *value, int *flag)
 {
     ucx_mp_mpi_window_t *window;
+    ucx_mp_mpi_target_t *own;
 
     ucx_mp_mpi_pmpi_find_calls();
     window = ((freed != NULL) && (freed->win == win)) ?
@@ -447,8 +445,9 @@ UCX_MP_MPI_DEFINE(Win_get_attr, (win, keyval, value, flag), MPI_Win win,
         return ucx_mp_mpi_pmpi.Win_get_attr(win, keyval, value, flag);
     }
 
+    own            = &window->targets[window->rank];
     *(void**)value = (keyval == MPI_WIN_BASE) ? window->base :
-                     (keyval == MPI_WIN_SIZE) ? (void*)&window->bytes :
+                     (keyval == MPI_WIN_SIZE) ? (void*)&own->size :
                                                 (void*)&window->unit;
     *flag          = 1;
     return MPI_SUCCESS;
