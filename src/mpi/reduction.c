@@ -182,46 +182,42 @@ static void reductions_complete(ucx_mp_mpi_reductions_t *reductions)
     }
 }
 
-static void advance(void)
-{
-    ucx_mp_mpi_reductions_t *reductions;
-
-    ucx_mp_mpi_job.api->progress();
-    if (pthread_mutex_trylock(&all.lock) != 0) {
-        return;
-    }
-
-    ucx_mp_mpi_raises_later = true;
-    for (reductions = all.first; reductions != NULL;
-         reductions = reductions->next) {
-        reductions_issue(reductions);
-        reductions_complete(reductions);
-    }
-    ucx_mp_mpi_raises_later = false;
-    pthread_mutex_unlock(&all.lock);
-}
-
 /* Make the MPI's calls of declined reductions, for which other ranks may wait.
-   UCX's progress calls this inside the MPI's, so no request is tested or
-   completed here. @return Non-zero: the lock is busy, call again. */
-static int on_end(void)
+   Inside the MPI's progress function, test and complete no request. @return
+   false: the lock is busy. */
+static bool advance_all(bool is_in_progress)
 {
     ucx_mp_mpi_reductions_t *reductions;
 
     if (pthread_mutex_trylock(&all.lock) != 0) {
-        return 1;
+        return false;
     }
 
-    ucx_mp_mpi_in_progress  = true;
+    ucx_mp_mpi_in_progress  = is_in_progress;
     ucx_mp_mpi_raises_later = true;
     for (reductions = all.first; reductions != NULL;
          reductions = reductions->next) {
         reductions_issue(reductions);
+        if (!is_in_progress) {
+            reductions_complete(reductions);
+        }
     }
     ucx_mp_mpi_raises_later = false;
     ucx_mp_mpi_in_progress  = false;
     pthread_mutex_unlock(&all.lock);
-    return 0;
+    return true;
+}
+
+static void advance(void)
+{
+    ucx_mp_mpi_job.api->progress();
+    (void)advance_all(false);
+}
+
+/* UCX's progress calls this inside the MPI's. @return Non-zero: call again. */
+static int on_end(void)
+{
+    return !advance_all(true);
 }
 
 
