@@ -70,7 +70,7 @@ static int lacks(const char *name)
         } \
         \
         if (ucx_mp_mpi_passes_through() || (size < 0) || \
-            !ucx_mp_mpi_pointers_are_gpu(buffer, buffer)) { \
+            !ucx_mp_mpi_pointer_is_gpu(buffer)) { \
             return ucx_mp_mpi_pmpi._attach(JUST _of buffer, size); \
         } \
         \

@@ -43,12 +43,6 @@ bool ucx_mp_mpi_pointer_is_gpu(const void *pointer)
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
 }
 
-bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
-{
-    return ucx_mp_mpi_pmpi.stages && (ucx_mp_mpi_pointer_is_gpu(first) ||
-                                      ucx_mp_mpi_pointer_is_gpu(second));
-}
-
 void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
 {
     buffer->given = pointer;

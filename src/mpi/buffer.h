@@ -74,10 +74,6 @@ bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
    the driver. MPI_IN_PLACE and MPI_BOTTOM do not count. */
 bool ucx_mp_mpi_pointer_is_gpu(const void *pointer);
 
-/* Return whether the MPI has no CUDA support, and either pointer points to
-   such memory. */
-bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
-
 /* Replace the wrapper's pointer argument. */
 void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer);
 

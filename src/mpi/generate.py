@@ -216,14 +216,6 @@ class Call:
     def words(self):
         return ', '.join(name for _, name in self.arguments)
 
-    def pointers(self, what):
-        """Return a condition on all buffers; function `what` takes two."""
-        found = [name for kind, name in self.arguments
-                 if kind in ('in', 'out')]
-        found += found[-1:] * (len(found) % 2)
-        return ' || '.join('%s(%s, %s)' % (what, found[i], found[i + 1])
-                          for i in range(0, len(found), 2))
-
     def of(self, kind):
         """Return the first argument of a kind, or None."""
         return next((name for other, name in self.arguments if other == kind),
@@ -318,8 +310,8 @@ class Call:
         elif self.on_gpus:
             condition = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
         elif self.is_refused:
-            condition = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
-                self.pointers('ucx_mp_mpi_pointers_are_gpu'))
+            condition += (' || !ucx_mp_mpi_pointer_is_gpu(%s)'
+                          % (self.of('in') or self.of('out')))
             if self.sends_parts_to:
                 condition += (
                     ' ||\n        ucx_mp_mpi_message_has_parts(%s, datatype)'

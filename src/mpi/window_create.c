@@ -221,17 +221,15 @@ static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
 #define REAL(_name, ...) ucx_mp_mpi_pmpi._name(__VA_ARGS__)
 #endif
 
-/* Make the MPI's call that creates the window. `base` and `size`: memory for
-   the MPI; none if this rank's is on a GPU. @return Its result. */
-static int window_make(const making_t *making, void *base, MPI_Aint size,
-                       MPI_Win *win)
+/* Make the MPI's call that creates the window. @return Its result. */
+static int window_make(const making_t *making, MPI_Win *win)
 {
     return UCX_MP_MPI_CHECKED(
             making->is_allocate ?
-                    REAL(Win_allocate, size, making->unit, making->info,
-                         making->comm, making->base_p, win) :
-                    REAL(Win_create, base, size, making->unit, making->info,
-                         making->comm, win));
+                    REAL(Win_allocate, making->size, making->unit,
+                         making->info, making->comm, making->base_p, win) :
+                    REAL(Win_create, making->base, making->size, making->unit,
+                         making->info, making->comm, win));
 }
 
 /* Create the window on all ranks, once one of them has GPU memory; all call
@@ -321,14 +319,13 @@ static int window_split(const making_t *making, ucx_mp_mpi_window_t *window)
 }
 
 /* Return whether MPI_Win_allocate() shall allocate GPU memory: the info's
-   "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda", and the MPI
-   has no CUDA support. */
+   "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda". */
 static bool info_is_gpu(MPI_Info info)
 {
     char value[64] = "";
     int is_found   = 0;
 
-    return ucx_mp_mpi_pmpi.stages && (info != ucx_mp_mpi_pmpi.info_null) &&
+    return (info != ucx_mp_mpi_pmpi.info_null) &&
            (ucx_mp_mpi_pmpi.Info_get(info, "mpi_memory_alloc_kinds",
                                      sizeof(value) - 1, value, &is_found) ==
             MPI_SUCCESS) &&
@@ -336,13 +333,13 @@ static bool info_is_gpu(MPI_Info info)
                         (strcmp(value, "cuda") == 0));
 }
 
-/* Return whether this rank's memory is, or shall be, on a GPU. */
+/* Return whether this rank's memory is, or shall be, on a GPU, and the MPI has
+   no CUDA support. */
 static bool making_is_gpu(const making_t *making)
 {
-    return ucx_mp_mpi_may_be_gpu() && (making->size > 0) &&
-           (making->is_allocate ?
-                    info_is_gpu(making->info) :
-                    ucx_mp_mpi_pointers_are_gpu(making->base, making->base));
+    return !ucx_mp_mpi_passes_through() && (making->size > 0) &&
+           (making->is_allocate ? info_is_gpu(making->info) :
+                                  ucx_mp_mpi_pointer_is_gpu(making->base));
 }
 
 static int window_create(making_t *making, MPI_Win *win)
@@ -354,17 +351,16 @@ static int window_create(making_t *making, MPI_Win *win)
     /* The MPI rejects these arguments on this rank alone: the other ranks do
        not take part in an agreement */
     if ((making->size < 0) || (making->unit <= 0)) {
-        return window_make(making, making->base, making->size, win);
+        return window_make(making, win);
     }
 
     if (!comm_is_known(making)) {
-        return making->is_gpu ?
-                       ucx_mp_mpi_refuse(making->name, making->comm) :
-                       window_make(making, making->base, making->size, win);
+        return making->is_gpu ? ucx_mp_mpi_refuse(making->name, making->comm) :
+                                window_make(making, win);
     }
 
     if (ucx_mp_mpi_on_all(making->comm, !making->is_gpu)) {
-        return window_make(making, making->base, making->size, win);
+        return window_make(making, win);
     }
 
     window = making->is_spread ? NULL : window_agree(making);
@@ -372,11 +368,13 @@ static int window_create(making_t *making, MPI_Win *win)
         return ucx_mp_mpi_refuse(making->name, making->comm);
     }
 
+    if (making->is_gpu) { /* the MPI gets no memory of this rank */
+        making->base = NULL;
+        making->size = 0;
+    }
     rc = window_split(making, window);
     if (rc == MPI_SUCCESS) {
-        rc = making->is_gpu ? window_make(making, NULL, 0, win) :
-                              window_make(making, making->base, making->size,
-                                          win);
+        rc = window_make(making, win);
     }
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_pmpi.Win_get_group(*win, &window->group);
