@@ -259,7 +259,8 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned index)
     return result;
 }
 
-static void copy_enter(ucx_mp_mpi_copy_t *copy, CUcontext ctx, unsigned index)
+void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx,
+                              unsigned index)
 {
     *copy        = (ucx_mp_mpi_copy_t){.ctx = ctx};
     copy->result = driver.cuCtxPushCurrent(ctx);
@@ -282,15 +283,10 @@ void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
         return;
     }
 
-    copy_enter(copy, ctx, index);
+    ucx_mp_mpi_copy_begin_in(copy, ctx, index);
     if (copy->result == CUDA_SUCCESS) {
         sync_memory(address);
     }
-}
-
-void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx)
-{
-    copy_enter(copy, ctx, 0);
 }
 
 bool ucx_mp_mpi_copy_here(ucx_mp_mpi_copy_t *copy)

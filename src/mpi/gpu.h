@@ -121,9 +121,10 @@ void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
                               unsigned index);
 
 /* Begin copies of any memory in the given context, else as
-   ucx_mp_mpi_copy_begin(). Synchronous copies of the program to that memory may
-   still be in progress: call the module's sync(). */
-void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);
+   ucx_mp_mpi_copy_begin_on(). Synchronous copies of the program to that memory
+   may still be in progress: call the module's sync(). */
+void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx,
+                              unsigned index);
 
 /* Describe the current context, without a stream: no copy can follow, and
    nothing must be ended. @return false: there is none. */

@@ -92,7 +92,6 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
 static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
                        const ucx_mp_mpi_type_sizes_t *sizes)
 {
-    bool has_keyval;
     int rc = MPI_SUCCESS;
     int found;
 
@@ -101,8 +100,8 @@ static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
         rc = ucx_mp_mpi_pmpi.Type_create_keyval(element_copy_not,
                                                 element_forget, &cache.keyval,
                                                 NULL);
-        has_keyval = (rc == MPI_SUCCESS);
-        __atomic_store_n(&cache.has_keyval, has_keyval, __ATOMIC_RELEASE);
+        __atomic_store_n(&cache.has_keyval, rc == MPI_SUCCESS,
+                         __ATOMIC_RELEASE);
     }
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_pmpi.Type_get_attr(datatype, cache.keyval, element_p,

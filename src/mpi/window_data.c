@@ -164,7 +164,7 @@ static int side_make_remote(side_t *side, const work_t *work,
 static void work_begin(work_t *work)
 {
     if (work->target->ctx != NULL) {
-        ucx_mp_mpi_copy_begin_in(&work->copy, work->target->ctx);
+        ucx_mp_mpi_copy_begin_in(&work->copy, work->target->ctx, 0);
     } else {
         ucx_mp_mpi_copy_begin(&work->copy, work->target->address);
     }

@@ -138,7 +138,7 @@ int ucx_mp_mpi_window_wait(ucx_mp_mpi_window_t *window)
 
     pthread_mutex_lock(&window->lock);
     while (window->num_busy > 0) {
-        ucx_mp_mpi_copy_begin_in(&copy, window->busy[--window->num_busy]);
+        ucx_mp_mpi_copy_begin_in(&copy, window->busy[--window->num_busy], 0);
         next   = ucx_mp_mpi_copy_end(&copy);
         result = (result == CUDA_SUCCESS) ? next : result;
     }
@@ -321,32 +321,27 @@ err:
     return NULL;
 }
 
-/* Begin the body of a wrapper: declare `window` and `rc`, and return the result
-   of the MPI's call if the window `win` has no GPU memory. */
-#define BEGIN(_name, ...) \
+/* Begin the body of a wrapper: declare `window` and `rc`, and return `_result`
+   if the window `win` has no GPU memory. */
+#define FIND(_result) \
     ucx_mp_mpi_window_t *window; \
     int rc = MPI_SUCCESS; \
     \
     ucx_mp_mpi_pmpi_find_calls(); \
     window = ucx_mp_mpi_window_find(win); \
     if (window == NULL) { \
-        return ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
+        return _result; \
     }
 
-/* Begin the body of a wrapper that completes operations on `_target`, which may
-   be UCX_MP_MPI_ALL: declare `window`, `mark` and `rc`. If the window `win` has
-   no GPU memory, make the MPI's call, end the staged calls and return. */
+/* Begin a wrapper so; `_result` is that of the MPI's call. */
+#define BEGIN(_name, ...) FIND(ucx_mp_mpi_pmpi._name(__VA_ARGS__))
+
+/* The same for a call that completes operations on `_target`, which may be
+   UCX_MP_MPI_ALL. Declare `mark`, too, and end the staged calls. */
 #define BEGIN_END(_name, _target, ...) \
     const uint64_t mark = ucx_mp_mpi_window_mark(); \
-    ucx_mp_mpi_window_t *window; \
-    int rc; \
-    \
-    ucx_mp_mpi_pmpi_find_calls(); \
-    window = ucx_mp_mpi_window_find(win); \
-    if (window == NULL) { \
-        rc = ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
-        return ucx_mp_mpi_window_settle(win, _target, mark, rc); \
-    }
+    FIND(ucx_mp_mpi_window_settle(win, _target, mark, \
+                                  ucx_mp_mpi_pmpi._name(__VA_ARGS__)))
 
 /* Make the MPI's call, too, if ranks of the window have host memory. Set `rc`
    to its result unless `rc` is an error. */
@@ -449,19 +444,32 @@ static void exposure_end(ucx_mp_mpi_window_t *window)
     window->posts = NULL;
 }
 
-UCX_MP_MPI_DEFINE(Win_wait, (win), MPI_Win win)
+/* Return whether all origins of the exposure epoch have completed theirs. */
+static bool exposure_is_over(const ucx_mp_mpi_window_t *window)
 {
     int origin, i;
+
+    for (i = 0; i < window->num_posts; ++i) {
+        origin = window->posts[i];
+        if (!has_reached(completions(window, window->rank, origin),
+                         window->targets[origin].waits + 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+UCX_MP_MPI_DEFINE(Win_wait, (win), MPI_Win win)
+{
+    unsigned spins = 0;
     BEGIN(Win_wait, win)
 
     if (window->posts == NULL) {
         return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
     }
 
-    for (i = 0; i < window->num_posts; ++i) {
-        origin = window->posts[i];
-        await(completions(window, window->rank, origin),
-              window->targets[origin].waits + 1);
+    while (!exposure_is_over(window)) {
+        progress(&spins);
     }
     REAL(Win_wait, win)
     exposure_end(window);
@@ -471,19 +479,13 @@ UCX_MP_MPI_DEFINE(Win_wait, (win), MPI_Win win)
 UCX_MP_MPI_DEFINE(Win_test, (win, flag), MPI_Win win, int *flag)
 {
     unsigned spins = SPINS - 1;
-    int origin, i;
     BEGIN(Win_test, win, flag)
 
     if (window->posts == NULL) {
         return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
     }
 
-    *flag = 1;
-    for (i = 0; (i < window->num_posts) && *flag; ++i) {
-        origin = window->posts[i];
-        *flag  = has_reached(completions(window, window->rank, origin),
-                             window->targets[origin].waits + 1);
-    }
+    *flag = exposure_is_over(window);
     if (!*flag) {
         progress(&spins);
         return MPI_SUCCESS;

@@ -61,7 +61,6 @@ typedef struct ucx_mp_abi_win        *MPI_Win;
 /* other handles: 0x100 */
 #define MPI_COMM_NULL     ((MPI_Comm)0x100)
 #define MPI_COMM_WORLD    ((MPI_Comm)0x101)
-#define MPI_COMM_SELF     ((MPI_Comm)0x102)
 #define MPI_INFO_NULL     ((MPI_Info)0x130)
 #define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
 #define MPI_REQUEST_NULL  ((MPI_Request)0x180)
