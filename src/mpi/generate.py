@@ -197,7 +197,7 @@ class Call:
                  window=None, is_counted=False, is_refused=False,
                  sends_parts_to=None, has_large=True, is_of_mpi4=False):
         self.name = name
-        self.kind = kind        # 'root' or 'neighbors': who has the buffers
+        self.kind = kind        # 'root' or 'neighbors', if buffers depend on it
         self.buffers = buffers
         self.end = end
         self.peer = peer        # messages: argument with the other rank
