@@ -41,9 +41,9 @@
     _(ucp_worker_release_address) _(ucp_ep_create) _(ucp_ep_close_nbx) \
     _(ucp_tag_send_nbx) _(ucp_tag_recv_nbx) _(ucp_request_check_status) \
     _(ucp_request_cancel) _(ucp_request_free) _(ucp_mem_map) \
-    _(ucp_mem_unmap) _(ucp_rkey_pack) _(ucp_rkey_buffer_release) \
-    _(ucp_ep_rkey_unpack) _(ucp_rkey_ptr) _(ucp_rkey_destroy) \
-    _(ucp_put_nbx) _(ucp_get_nbx) _(ucp_ep_flush_nbx)
+    _(ucp_mem_query) _(ucp_mem_unmap) _(ucp_rkey_pack) \
+    _(ucp_rkey_buffer_release) _(ucp_ep_rkey_unpack) _(ucp_rkey_ptr) \
+    _(ucp_rkey_destroy) _(ucp_put_nbx) _(ucp_get_nbx) _(ucp_ep_flush_nbx)
 
 #define PAIR_MEMBER(_name) __typeof__(_name) *_name;
 
@@ -655,6 +655,40 @@ static void mode_plain(int role, int fd)
     exchange_few(role, fd, ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, PAIR_SIZE), 2);
 }
 
+/* A program that has a context before UCX, and allocates memory before it
+   retains another GPU's: UCX still knows the type of that memory. */
+static void mode_type(int role, int fd)
+{
+    ucp_mem_map_params_t params = {.field_mask =
+                                           UCP_MEM_MAP_PARAM_FIELD_ADDRESS |
+                                           UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+                                   .length = PAIR_SIZE};
+    ucp_mem_attr_t attr = {.field_mask = UCP_MEM_ATTR_FIELD_MEM_TYPE};
+    ucp_mem_h memh;
+    void *context;
+    end_t end;
+
+    gpu_use(role);
+    ucx_mp_driver_load();
+    end_open(&end, fd);
+    exchange(&end, role, 1);
+    params.address = ucx_mp_mem_alloc(UCX_MP_MEM_MANAGED, PAIR_SIZE);
+    UCX_MP_DRIVER(ctx_retain, &context, !role);
+
+    pair_check(ucx.ucp_mem_map(end.context, &params, &memh), "ucp_mem_map");
+    pair_check(ucx.ucp_mem_query(memh, &attr), "ucp_mem_query");
+    if (attr.mem_type != UCS_MEMORY_TYPE_CUDA_MANAGED) {
+        fprintf(stderr, "ucx_mp_ucp: WRONG type %d of managed memory\n",
+                (int)attr.mem_type);
+        pair_wrong = 1;
+    }
+
+    meet(fd);
+    pair_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
+    end_close(&end, 0);
+    ucx_mp_mem_free(UCX_MP_MEM_MANAGED, params.address);
+}
+
 /* Send the key of a buffer to the peer. */
 static void key_send(end_t *end, uint8_t *buffer, size_t size, int fd,
                      ucp_mem_h *memh_p)
@@ -1212,6 +1246,7 @@ static const struct {
     {"imported", mode_imported, "memory of a third process"},
     {"signals", mode_signals, "150 puts and gets of page-locked memory"},
     {"reconnect", mode_reconnect, "endpoints to 300 workers of one peer"},
+    {"type", mode_type, "the type of memory older than a context"},
     {"pids", mode_pids, "memory by file descriptor; with PATH, containers"},
     {"plain", mode_plain, "memory from cuMemAlloc; with PATH, containers"}
 };

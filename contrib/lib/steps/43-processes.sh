@@ -175,6 +175,8 @@ step ucp-exit full 60 "ucp_run exit" \
      "a process ends with all UCX objects open"
 step ucp-order full 120 "ucp_run order cu12" \
      "memory, endpoints and workers are closed in unusual orders"
+step ucp-type full 60 "ucp_run type cu12" \
+     "UCX keeps the type of memory when another context is retained"
 step ucp-pointers full 60 "ucp_run pointers cu12" \
      "pointers to a peer's memory stay valid when other endpoints close"
 step ucp-containers full 60 ucp_containers \

@@ -2,6 +2,7 @@
 #include <uct/cuda/base/memtype.h>
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/first_use.h>
 #include <uct/cuda/base/log.h>
@@ -86,6 +87,32 @@ static ucs_status_t watch_memory(uct_abi_memtype_cache_state_t state)
                    uct_cuda_first_use_watch(cache_disable);
 }
 
+/* Return whether the process has a context, as far as the driver tells */
+static bool has_context(void)
+{
+    const int count = uct_cuda_device_count();
+    unsigned long long id;
+    CUcontext current;
+    int device;
+
+    for (device = 0; device < count; ++device) {
+        if (uct_cuda_ctx_is_active(device)) {
+            return true;
+        }
+    }
+
+    return uct_cuda_ctx_current(&current, &id) == UCS_OK;
+}
+
+/* Let UCX make its cache after the first context, and then once: a new cache
+ * lacks the types of memory allocated before it */
+static void watch_contexts(void)
+{
+    if (!has_context()) {
+        uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
+    }
+}
+
 void uct_cuda_memtype_setup(void)
 {
     uct_abi_memtype_cache_state_t state;
@@ -106,7 +133,7 @@ void uct_cuda_memtype_setup(void)
 
     observe(state);
     if (is_hooked && is_first) {
-        uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
+        watch_contexts();
         uct_cuda_first_use_watch_found(add_found);
     }
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||

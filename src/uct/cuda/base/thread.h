@@ -35,10 +35,10 @@ BEGIN_C_DECLS
  *      run/device.c                  streams and kernels of collectives
  *      collective/links.c            links used by collectives
  *      base/trace.c                  copies of a timeline, if enabled
+ *      base/memtype.c                UCX's memory type cache
  *   4. base/topo_probe.c             topology of the node
  *      base/ctx.c                    retained contexts; one lock for creating
  *                                    the module's, then that of all
- *      base/memtype.c                UCX's memory type cache
  *      base/iface.c                  workers to be called in progress; of
  *                                    UCX's locks only a queue's is taken
  *   5. node/watch.c                  its start and end
