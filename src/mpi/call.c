@@ -25,6 +25,13 @@ static bool call_is_intact(const ucx_mp_mpi_call_t *call)
     return call->rc == MPI_SUCCESS;
 }
 
+/* Return whether to describe the call's buffers. Otherwise the MPI's call raises
+   the error, once and with its own name. */
+static bool call_is_described(const ucx_mp_mpi_call_t *call)
+{
+    return call_is_intact(call) && (call->comm != ucx_mp_mpi_pmpi.comm_null);
+}
+
 void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
                           MPI_Comm comm, unsigned flags)
 {
@@ -43,6 +50,10 @@ void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
     int is_inter = 0;
 
     ucx_mp_mpi_call_init(call, name, comm, flags);
+    if (!call_is_described(call)) {
+        return;
+    }
+
     call->rc       = ucx_mp_mpi_pmpi.Comm_test_inter(comm, &is_inter);
     call->is_inter = is_inter;
     if (call_is_intact(call)) {
@@ -72,7 +83,7 @@ void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call)
     int kind = MPI_UNDEFINED;
     int weighted;
 
-    if (!call_is_intact(call)) {
+    if (!call_is_described(call)) {
         return;
     }
 
@@ -209,8 +220,8 @@ static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
     ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
     const void *pointer;
 
-    if (!call_is_intact(call) || (!ucx_mp_mpi_pmpi.stages &&
-                                  !(call->flags & UCX_MP_MPI_REDUCES))) {
+    if (!call_is_described(call) || (!ucx_mp_mpi_pmpi.stages &&
+                                     !(call->flags & UCX_MP_MPI_REDUCES))) {
         return;
     }
 
