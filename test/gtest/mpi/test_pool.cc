@@ -17,8 +17,11 @@ protected:
     {
         ucx_mp_mpi_block_t *block = ucx_mp_mpi_pool_get(size, size, &m_copy);
 
+        if (block == nullptr) {
+            return nullptr;
+        }
         m_blocks.push_back(block);
-        return (block == nullptr) ? nullptr : block->address;
+        return block->address;
     }
 
     void TearDown() override
