@@ -23,9 +23,9 @@ static int int_of(MPI_Count count)
 static int buffer_check(const ucx_mp_mpi_rma_t *args, const void *address,
                         MPI_Count count, MPI_Datatype type)
 {
-    return ucx_mp_mpi_pmpi.Put(address, int_of(count), type, MPI_PROC_NULL, 0,
-                               int_of(args->target_count),
-                               args->target_datatype, args->win);
+    return UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.Put(
+            address, int_of(count), type, MPI_PROC_NULL, 0,
+            int_of(args->target_count), args->target_datatype, args->win));
 }
 
 /* Check whether MPI allows the operation for the target's datatype. It does not
@@ -34,8 +34,8 @@ static int op_check(const ucx_mp_mpi_rma_t *args)
 {
     const MPI_Datatype type = args->target_datatype;
 
-    return ucx_mp_mpi_pmpi.Accumulate(args, 1, type, MPI_PROC_NULL, 0, 1, type,
-                                      args->op, args->win);
+    return UCX_MP_MPI_CHECKED(ucx_mp_mpi_pmpi.Accumulate(
+            args, 1, type, MPI_PROC_NULL, 0, 1, type, args->op, args->win));
 }
 
 int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args)

@@ -309,6 +309,36 @@ static void try_windows(void)
     MPI_Win_free(&win);
 }
 
+/* The error handler of a window in GPU memory is called once for each wrong
+   call. MPICH 5 then returns MPI_SUCCESS. */
+static void try_window_mistakes(void)
+{
+    MPI_Win win;
+
+    MPI_Win_create(gpu, COUNT * sizeof(int), sizeof(int), MPI_INFO_NULL,
+                   MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, handled_win);
+    MPI_Win_fence(0, win);
+    handled = 0;
+
+    (void)MPI_Put(other, -1, MPI_INT, world_rank, COUNT, 1, MPI_INT, win);
+    if (handled != 1) {
+        wrong("the errors of a wrong MPI_Put", "are more or less than one");
+    }
+    handled = 0;
+
+    (void)MPI_Accumulate(other, 1, MPI_INT, world_rank, 0, 1, MPI_INT,
+                         MPI_OP_NULL, win);
+    if (handled != 1) {
+        wrong("the errors of a wrong MPI_Accumulate",
+              "are more or less than one");
+    }
+    handled = 0;
+
+    MPI_Win_fence(0, win);
+    MPI_Win_free(&win);
+}
+
 static int class_of(int rc)
 {
     int error_class = MPI_SUCCESS;
@@ -1037,6 +1067,7 @@ int main(int argc, char **argv)
     try_packing();
     try_files(argv[1]);
     try_windows();
+    try_window_mistakes();
     try_buffered();
     try_self();
     try_matched();
