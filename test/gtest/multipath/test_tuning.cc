@@ -150,6 +150,17 @@ TEST_F(test_tuning, rows_of_old_tables_are_skipped)
     EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: expected three words"));
 }
 
+/* A process that sees one GPU does not count the others */
+TEST_F(test_tuning, a_single_gpu_is_one_of_the_node)
+{
+    m_node          = mesh_node(4, 48 * GB, 12 * GB);
+    m_node.num_gpus = 1;
+    EXPECT_EQ(UCS_ERR_NO_DEVICE, read(HEAD));
+    EXPECT_STREQ("my.tune:2: made for the node's 4 GPUs, of which this process "
+                 "sees 1",
+                 m_error);
+}
+
 TEST_F(test_tuning, the_fingerprint_distinguishes_nodes)
 {
     ASSERT_EQ(UCS_OK, read(HEAD));

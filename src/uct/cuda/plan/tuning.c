@@ -257,19 +257,22 @@ static char *header(char *text, const char *name)
 }
 
 /* Check that a table is for this node. One for all of the node's GPUs, of which
- * this process sees a part, is nobody's mistake. */
+ * this process sees a part, is nobody's mistake. A process that sees one GPU
+ * does not count the hidden ones, and has no paths for a table. */
 static ucs_status_t check_node(const reader_t *reader, const char *node)
 {
     const uct_cuda_topo_t *topo = reader->topo;
-    const int num_gpus          = topo->num_gpus + topo->num_hidden;
+    const long num_gpus         = strtol(node, NULL, 10);
 
     if (strcmp(node, reader->tuning->node) == 0) {
         return UCS_OK;
     }
 
-    if ((topo->num_hidden > 0) && (strtol(node, NULL, 10) == num_gpus)) {
-        return refuse(reader, UCS_ERR_NO_DEVICE, "made for the node's %d GPUs, "
-                      "of which this process sees %d",
+    if ((num_gpus > topo->num_gpus) &&
+        ((topo->num_gpus == 1) ||
+         (num_gpus == topo->num_gpus + topo->num_hidden))) {
+        return refuse(reader, UCS_ERR_NO_DEVICE, "made for the node's %ld "
+                      "GPUs, of which this process sees %d",
                       num_gpus, topo->num_gpus);
     }
 

@@ -60,7 +60,8 @@ uct_cuda_plan_tuning_create(const uct_cuda_topo_t *topo);
  * @param tuning_p  Filled with UCS_OK, else unchanged; release it with free().
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: another node or a newer format;
  *         UCS_ERR_NO_DEVICE: all GPUs of this node, some of them hidden from
- *         this process; UCS_ERR_INVALID_PARAM: invalid line;
+ *         this process, or more GPUs than the only one that it sees;
+ *         UCS_ERR_INVALID_PARAM: invalid line;
  *         UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_plan_tuning_read(FILE *stream, const char *name,
