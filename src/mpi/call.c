@@ -25,8 +25,8 @@ static bool call_is_intact(const ucx_mp_mpi_call_t *call)
     return call->rc == MPI_SUCCESS;
 }
 
-/* Return whether to describe the call's buffers. Otherwise the MPI's call raises
-   the error, once and with its own name. */
+/* Return whether to describe the call's buffers. Otherwise the MPI's call
+   raises the error, once and with its own name. */
 static bool call_is_described(const ucx_mp_mpi_call_t *call)
 {
     return call_is_intact(call) && (call->comm != ucx_mp_mpi_pmpi.comm_null);
