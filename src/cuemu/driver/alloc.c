@@ -13,7 +13,6 @@ CUEMU_CTX_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
     cuemu_context_t *ctx = cuemu_context_top();
     CUresult result;
 
-    cuemu_context_wait_free(ctx);
     cuemu_pool_collect();
     result = cuemu_mem_alloc_device(ctx, size, CUEMU_MEM_DEVICE, NULL, ptr);
     cuemu_work_spend(CUEMU_CALL_MEM_ALLOC);
@@ -155,7 +154,6 @@ static CUresult cuemu_host_alloc(void **ptr, size_t size, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    cuemu_context_wait_free(ctx);
     result = cuemu_mem_alloc_touchable(ctx, size, CUEMU_MEM_HOST,
                                        flags | CU_MEMHOSTALLOC_DEVICEMAP,
                                        &addr);

@@ -34,6 +34,7 @@ typedef struct {
     int blocks;   /* the call waits for the copy, even an asynchronous one */
     int device;   /* both operands are GPU memory */
     int sync;     /* synchronous by SYNC_MEMOPS of an operand or the context */
+    int locked;   /* an operand is page-locked host memory */
     int to_gpu;   /* from host memory to a GPU */
     int staged;   /* ends after the call, from a buffer of the driver */
 } cuemu_copy_kind_t;
@@ -70,6 +71,7 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
                    !src.locked;
     kind->sync   = dst.sync_memops || src.sync_memops ||
                    (ctx->flags & CU_CTX_SYNC_MEMOPS);
+    kind->locked = dst.locked || src.locked;
 
     /* The driver copies pageable memory through a buffer of its own, and the
        call returns once the program's memory is no longer needed. Here this is
@@ -161,11 +163,17 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     cuemu_op_id_t op = 0, linger = 0;
     CUresult result;
 
-    /* afterwards other memory may be page-locked */
-    cuemu_context_wait_free(stream->ctx);
     at = submitted + cuemu_copy_cost(place);
     cuemu_lock();
     result = cuemu_copy_prepare(copy, stream->ctx, sync, &work, &kind);
+    if ((result == CUDA_SUCCESS) && kind.locked) {
+        /* wait until no memory is being unlocked; afterwards other memory may
+           be page-locked */
+        cuemu_unlock();
+        cuemu_process_wait_unlocked();
+        cuemu_lock();
+        result = cuemu_copy_prepare(copy, stream->ctx, sync, &work, &kind);
+    }
 
     if (result == CUDA_SUCCESS) {
         kind.staged &= (copy->width * copy->height <= CUEMU_STAGED_MAX);

@@ -70,7 +70,6 @@ struct cuemu_context {
     int             refs;      /* references to a primary context; a reset keeps
                                   them */
     int             alive;
-    unsigned        num_held;  /* threads inside cuemu_context_wait_held() */
     int             fault;     /* CUresult of a failed kernel, or 0 */
     cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* accessible peers; NULL: free
                                                 entry, anywhere */

@@ -196,17 +196,12 @@ int cuemu_work_progress(void);
 
 /* Wait for all work queued in the context so far. Call without any lock. */
 void cuemu_context_wait(cuemu_context_t *ctx);
-/* Do the same in a call that frees, unmaps or loads: meanwhile other threads
-   wait in cuemu_context_wait_free() (H200, docs/results/by-hand.md). Call
-   without any lock. */
-void cuemu_context_wait_held(cuemu_context_t *ctx);
-/* Wait until no thread is inside cuemu_context_wait_held() for this context, or
-   cuemu_process_wait(). Submissions, allocations, new streams and events do
-   this. Call without any lock. */
-void cuemu_context_wait_free(const cuemu_context_t *ctx);
 /* Wait for all work queued in all contexts so far, as cuMemFreeHost and
    cuMemHostUnregister do. Call without any lock. */
 void cuemu_process_wait(void);
+/* Wait until no thread is inside cuemu_process_wait(): copies of page-locked
+   memory have to. Call without any lock. */
+void cuemu_process_wait_unlocked(void);
 
 /* Counters for the report at exit */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;

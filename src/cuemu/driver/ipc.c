@@ -303,7 +303,7 @@ CUEMU_API(cuIpcCloseMemHandle, (CUdeviceptr ptr), (ptr))
     }
 
     if (last) {
-        cuemu_context_wait_held(ctx);
+        cuemu_context_wait(ctx);
         cuemu_lock();
         mem = cuemu_mem_find(ptr);
         if ((mem != NULL) && (mem->kind == CUEMU_MEM_IPC) && (mem->refs == 0)) {

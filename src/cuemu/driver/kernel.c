@@ -93,7 +93,6 @@ static CUresult cuemu_launch(const CUlaunchConfig *config, CUfunction handle,
         return cuemu_job_capture(job, stream);
     }
 
-    cuemu_context_wait_free(stream->ctx);
     cuemu_job_submit(job, stream, at);
     return CUDA_SUCCESS;
 }

@@ -897,7 +897,7 @@ CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
 
     /* Free after the work that may use the memory */
     if (!from_stream && (ctx != NULL)) {
-        cuemu_context_wait_held(ctx);
+        cuemu_context_wait(ctx);
     }
 
     cuemu_lock();

@@ -392,7 +392,7 @@ static CUresult cuemu_module_load(CUmodule *module_p, const void *image,
     if (result == CUDA_SUCCESS) {
         /* Loading waits for the context's work, with and without lazy loading
            (H100, driver 580) */
-        cuemu_context_wait_held(ctx);
+        cuemu_context_wait(ctx);
         *module_p = (CUmodule)module;
     }
     return result;

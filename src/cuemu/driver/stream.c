@@ -59,7 +59,6 @@ static CUresult cuemu_stream_create(CUstream *stream_p, unsigned flags,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    cuemu_context_wait_free(ctx);
     priority = (priority > 0) ? 0 : (priority < -5) ? -5 : priority;
     cuemu_lock();
     stream = cuemu_stream_new(ctx, flags, priority);
@@ -220,7 +219,6 @@ CUEMU_CTX_API(cuEventCreate, (CUevent *event_p, unsigned flags),
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    cuemu_context_wait_free(ctx);
     event = cuemu_object_new(CUEMU_OBJ_EVENT, sizeof(*event));
     if (event == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -315,7 +313,6 @@ static CUresult cuemu_event_record_call(CUevent handle, CUstream stream_handle,
                cuemu_capture_record(stream, event);
     }
 
-    cuemu_context_wait_free(stream->ctx);
     at     = cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD);
     result = cuemu_event_record(event, stream, at);
     cuemu_work_spend_until(at);

@@ -1424,21 +1424,6 @@ void cuemu_context_wait(cuemu_context_t *ctx)
     cuemu_work_wait(tail);
 }
 
-void cuemu_context_wait_held(cuemu_context_t *ctx)
-{
-    __atomic_add_fetch(&ctx->num_held, 1, __ATOMIC_SEQ_CST);
-    cuemu_context_wait(ctx);
-    __atomic_sub_fetch(&ctx->num_held, 1, __ATOMIC_SEQ_CST);
-}
-
-void cuemu_context_wait_free(const cuemu_context_t *ctx)
-{
-    while ((__atomic_load_n(&ctx->num_held, __ATOMIC_SEQ_CST) > 0) ||
-           (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0)) {
-        cuemu_work_pause();
-    }
-}
-
 void cuemu_process_wait(void)
 {
     cuemu_deps_t deps = {.count = 0};
@@ -1458,4 +1443,11 @@ void cuemu_process_wait(void)
 
     cuemu_work_wait(tail);
     __atomic_sub_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
+}
+
+void cuemu_process_wait_unlocked(void)
+{
+    while (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0) {
+        cuemu_work_pause();
+    }
 }

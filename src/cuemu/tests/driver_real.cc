@@ -241,59 +241,6 @@ TEST_F(driver_real, unlocking_delays_copies)
     });
 }
 
-/* While a thread's call waits for the context's work, calls that submit or
-   create wait, too; queries do not */
-TEST_F(driver_real, other_calls_wait_for_a_call_that_waits)
-{
-    run(1, [](int) {
-        use(0);
-        CUstream s = stream(), other = stream(), fresh;
-        CUevent end     = event(), new_event;
-        CUdeviceptr dst = alloc(4096), src = alloc(4096), more;
-        void *host;
-        const struct {
-            const char                *name;
-            bool                      is_held;
-            std::function<CUresult()> call;
-        } calls[] = {
-            {"cuEventRecord", true, [&] { return cuEventRecord(end, other); }},
-            {"cuMemcpyAsync", true,
-             [&] { return cuMemcpyAsync(dst, src, 4096, other); }},
-            {"cuMemAlloc", true, [&] { return cuMemAlloc(&more, 4096); }},
-            {"cuMemHostAlloc", true,
-             [&] { return cuMemHostAlloc(&host, 4096, 0); }},
-            {"cuStreamCreate", true,
-             [&] { return cuStreamCreate(&fresh, CU_STREAM_NON_BLOCKING); }},
-            {"cuEventCreate", true,
-             [&] { return cuEventCreate(&new_event, CU_EVENT_DEFAULT); }},
-            {"cuStreamQuery", false, [&] { return cuStreamQuery(other); }},
-            {"cuEventQuery", false, [&] { return cuEventQuery(end); }},
-            {"cuStreamWaitEvent", false,
-             [&] { return cuStreamWaitEvent(other, end, 0); }}
-        };
-        volatile uint32_t *word = flag();
-        CUcontext ctx;
-
-        CU_OK(cuCtxGetCurrent(&ctx));
-        for (auto &call : calls) {
-            CUdeviceptr freed = alloc(4096);
-
-            *word = 0;
-            spin(s, word);
-            std::thread thread([&] {
-                EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(ctx));
-                EXPECT_EQ(CUDA_SUCCESS, cuMemFree(freed));
-            });
-            usleep(20000);
-            EXPECT_EQ(!call.is_held, returns(word, [&] {
-                          EXPECT_EQ(CUDA_SUCCESS, call.call()) << call.name;
-                      })) << call.name;
-            thread.join();
-            CU_OK(cuCtxSynchronize());
-        }
-    });
-}
-
 TEST_F(driver_real, words_that_end_a_wait)
 {
     run(1, [](int) {
