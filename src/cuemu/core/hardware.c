@@ -191,7 +191,7 @@ const cuemu_call_model_t cuemu_call_models[CUEMU_CALL_LAST] = {
     [CUEMU_CALL_CONTEXT_HOLD]      = {"context-hold",      0}
 };
 
-static cuemu_time_t cuemu_us(double us)
+cuemu_time_t cuemu_us(double us)
 {
     return (cuemu_time_t)(us * (double)CUEMU_PS_PER_US + 0.5);
 }

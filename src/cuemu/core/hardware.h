@@ -55,6 +55,9 @@ typedef struct {
    gives "ppc64"); of an unknown or empty one, a default. Never NULL. */
 const cuemu_host_model_t *cuemu_host_model(const char *arch);
 
+/* Convert microseconds to emulated time. */
+cuemu_time_t cuemu_us(double us);
+
 /* Fixed times of a copy, in microseconds. */
 typedef struct {
     const char *name;            /* name of the kind of route in <cuemu>

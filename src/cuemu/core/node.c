@@ -482,11 +482,9 @@ static void cuemu_route_times(cuemu_route_t *route, cuemu_route_kind_t kind)
     const cuemu_copy_model_t *model = &cuemu_copy_models[kind];
 
     route->kind     = kind;
-    route->launch   = (cuemu_time_t)(model->launch_us * CUEMU_PS_PER_US + 0.5);
-    route->setup    = (cuemu_time_t)(model->setup_us * CUEMU_PS_PER_US + 0.5);
-    route->complete = (cuemu_time_t)(model->complete_us * CUEMU_PS_PER_US +
-                                     0.5);
-    route->small    = 0;
+    route->launch   = cuemu_us(model->launch_us);
+    route->setup    = cuemu_us(model->setup_us);
+    route->complete = cuemu_us(model->complete_us);
 }
 
 /* Add the links from a GPU to its CPU (`up`), or back: its NVLinks to the CPU
@@ -769,7 +767,7 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
                                      const cuemu_xml_setting_t *s)
 {
     cuemu_cost_t *cost = &b->node->cost;
-    cuemu_time_t time  = (cuemu_time_t)(s->us * (double)CUEMU_PS_PER_US + 0.5);
+    cuemu_time_t time  = cuemu_us(s->us);
     const struct {
         const char   *name;
         cuemu_time_t *time;
@@ -825,7 +823,7 @@ static int cuemu_route_matches(const cuemu_build_t *b,
 static void cuemu_set_time(double us, cuemu_time_t *time)
 {
     if (us >= 0) {
-        *time = (cuemu_time_t)(us * CUEMU_PS_PER_US + 0.5);
+        *time = cuemu_us(us);
     }
 }
 

@@ -403,9 +403,10 @@ static void cuemu_flow_join(cuemu_sim_t *sim, uint32_t index)
     cuemu_class_t *cls         = &sim->classes[ci];
     const cuemu_route_t *route = cuemu_class_route(sim, ci);
     double amount              = (double)op->desc.bytes;
-    cuemu_time_t setup         = cuemu_route_setup(route, op->desc.bytes);
+    cuemu_time_t setup;
 
     if (op->in_setup) {
+        setup  = cuemu_route_setup(route, op->desc.bytes);
         setup += (op->desc.flags & CUEMU_OP_PULLED) ? sim->node.cost.pull : 0;
         amount = route->own_rate * ((double)setup / (double)CUEMU_PS_PER_SEC);
     }
@@ -556,15 +557,15 @@ static void cuemu_op_unlink_due(cuemu_sim_t *sim, uint32_t index)
 static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op = cuemu_sim_op(sim, index);
+    const cuemu_route_t *route;
 
     op->start = sim->time;
     switch (op->desc.kind) {
     case CUEMU_OP_COPY:
+        route        = cuemu_class_route(sim, cuemu_class_index(op));
         op->state    = CUEMU_OP_STATE_RUNNING;
         op->in_setup = !(op->desc.flags & CUEMU_OP_STREAMED) &&
-                       (cuemu_route_setup(cuemu_class_route(
-                                                  sim, cuemu_class_index(op)),
-                                          op->desc.bytes) > 0);
+                       (cuemu_route_setup(route, op->desc.bytes) > 0);
         cuemu_flow_join(sim, index);
         break;
     case CUEMU_OP_DELAY:
