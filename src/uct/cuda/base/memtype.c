@@ -104,15 +104,6 @@ static bool has_context(void)
     return uct_cuda_ctx_current(&current, &id) == UCS_OK;
 }
 
-/* Let UCX make its cache after the first context, and then once: a new cache
- * lacks the types of memory allocated before it */
-static void watch_contexts(void)
-{
-    if (!has_context()) {
-        uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
-    }
-}
-
 void uct_cuda_memtype_setup(void)
 {
     uct_abi_memtype_cache_state_t state;
@@ -133,7 +124,11 @@ void uct_cuda_memtype_setup(void)
 
     observe(state);
     if (is_hooked && is_first) {
-        watch_contexts();
+        /* a new cache would lack the types of memory that UCX has seen since
+         * the process's first context */
+        if (!has_context()) {
+            uct_cuda_first_use_watch_contexts(uct_abi_memtype_cache_renew);
+        }
         uct_cuda_first_use_watch_found(add_found);
     }
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
