@@ -403,6 +403,12 @@ static int byhand_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double byhand_median(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), byhand_compare);
+    return values[count / 2];
+}
+
 static void byhand_measure(const char *label, double factor, size_t size,
                            int right, void (*once)(size_t))
 {

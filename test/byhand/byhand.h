@@ -166,6 +166,10 @@ void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
 /* Return whether GPU memory has these bytes; a context for it is current. */
 int byhand_holds(CUdeviceptr memory, const void *bytes, size_t size);
 
+/* Sort the values, and return the median of an odd number of them; of an even
+   one, the higher of two. */
+double byhand_median(double *values, size_t count);
+
 /* Return seconds; emulated ones on an emulated node, which interposes the
    clock. */
 double byhand_now(void);

@@ -8,7 +8,6 @@
 #include "byhand.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define CALLS      2000
 #define ROUNDS     200
@@ -32,19 +31,6 @@ static size_t sizes[MAX_COPIES];
 static CUstream stream;
 static CUevent event, begin, end;
 
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, count, sizeof(*values), compare);
-    return values[count / 2];
-}
 
 /* -------------------------------------------------------------------- calls */
 
@@ -185,7 +171,7 @@ static void time_call(unsigned number)
         times[i] = (byhand_now() - start) * 1e6;
     }
     CU(StreamSynchronize(stream));
-    (void)median(times, CALLS);
+    (void)byhand_median(times, CALLS);
     printf("%-40s %8.3f %8.3f %8.3f\n", calls[number].name, times[CALLS / 2],
            times[CALLS / 10], times[CALLS * 9 / 10]);
 }
@@ -231,8 +217,9 @@ static void time_copies(int count, int is_batch)
         CU(EventElapsedTime(&ms, begin, end));
         gpu[i] = ms * 1e3;
     }
-    printf(" | %7.1f %7.1f %7.1f %7.1f", median(call, ROUNDS),
-           median(seen, ROUNDS), median(busy, ROUNDS), median(gpu, ROUNDS));
+    printf(" | %7.1f %7.1f %7.1f %7.1f", byhand_median(call, ROUNDS),
+           byhand_median(seen, ROUNDS), byhand_median(busy, ROUNDS),
+           byhand_median(gpu, ROUNDS));
 }
 
 static void prepare(size_t size)

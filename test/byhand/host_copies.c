@@ -16,7 +16,6 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -64,17 +63,11 @@ static CUstream stream;
 static CUevent event;
 
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
 static void print(double *times)
 {
-    qsort(times, rounds, sizeof(*times), compare);
-    printf(" %8.2f %8.2f", times[rounds / 2], times[rounds / 10]);
+    const double median = byhand_median(times, rounds);
+
+    printf(" %8.2f %8.2f", median, times[rounds / 10]);
 }
 
 /* Bind this process to the first or second of its processors. */

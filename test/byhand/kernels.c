@@ -9,7 +9,6 @@
 #include "byhand.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define ROUNDS  1000
 #define THREADS 256
@@ -40,19 +39,6 @@ static CUdeviceptr from, to;
 static CUstream stream;
 static CUevent event, begin, end;
 
-
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-    qsort(values, ROUNDS, sizeof(*values), compare);
-    return values[ROUNDS / 2];
-}
 
 static void launch(unsigned blocks)
 {
@@ -99,8 +85,9 @@ static void measure(const char *label, unsigned blocks)
         next[i] = (time_on_gpu(blocks, MANY) - time_on_gpu(blocks, 1)) /
                   (MANY - 1);
     }
-    printf("%-12s %6u %8.2f %8.2f %8.2f\n", label, blocks, median(call),
-           median(seen), median(next));
+    printf("%-12s %6u %8.2f %8.2f %8.2f\n", label, blocks,
+           byhand_median(call, ROUNDS), byhand_median(seen, ROUNDS),
+           byhand_median(next, ROUNDS));
     fflush(stdout);
 }
 
